@@ -7,6 +7,7 @@ import uuid
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
@@ -72,6 +73,32 @@ def test_a_column_that_says_the_same_leaves_the_header() -> None:
         HeaderNames.TIME_SENT: "2026-01-02 01:04:06:600700 Z",
         HeaderNames.MESSAGE_ID: row_id,
     }
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Sao_Paulo", "Asia/Tokyo"])
+def test_instants_in_the_zone_of_the_session(zone: str) -> None:
+    """The first and the last instant of .NET are sent from each zone; none beyond them is."""
+    columns = MessageColumns.of(types.StructType([types.StructField("Expires", types.TimestampType())]))
+
+    def sent(*micros: int) -> list[str]:
+        batch = pa.record_batch([pa.array(micros, pa.timestamp("us", zone))], ["Expires"])
+        return [str(row.expires) for row in columns.rows(batch)]
+
+    first, last = -62_135_596_800_000_000, 253_402_300_799_999_999
+    assert sent(first, last) == ["0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"]
+    for beyond in (first - 1, last + 1):
+        with pytest.raises(MessageError, match="A time of Expires is not in the years 1 to 9999"):
+            sent(beyond)
+
+
+def test_a_text_that_is_not_in_utf_8() -> None:
+    """Spark makes a text of a body of any bytes."""
+    columns = MessageColumns.of(types.StructType([types.StructField("Body", types.StringType())]))
+    batch = pa.record_batch([pa.array([b"kitten-9\xff"]).view("string")], ["Body"])
+    with pytest.raises(MessageError, match=r"A text of Body is not UTF-8") as caught:
+        list(columns.rows(batch))
+    assert "kitten" not in str(caught.value)
+    assert caught.value.__suppress_context__
 
 
 def test_unchanged_headers_keep_their_text() -> None:

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
+from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.messages.envelope.times import format_time, parse_time
 from airflow_sqlqueue.messages.message import HeaderNames, decode_headers, encode_headers, escape_non_ascii, first_type
 from airflow_sqlqueue.messages.row import BODY_FILE, COLUMN_HEADERS, NAMES, SENT_BITS, Row
@@ -20,6 +21,8 @@ from airflow_sqlqueue.spark.headers import TEXT_HEADERS, TIME_HEADERS
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+else:
+    pa = LazyModule("pyarrow")
 
 _TEXT, _INSTANT, _MAP, _BYTES = ("string",), ("timestamp",), ("map",), ("binary", "string")
 _HEADERS = {
@@ -75,7 +78,7 @@ class MessageColumns:
 
     def rows(self, batch: pa.RecordBatch, time_sent: str | None = None) -> Iterator[Row]:
         """Yield the rows to be sent. Raises :class:`MessageError`, without a value, for one that is no message."""
-        columns = [batch.column(place).to_pylist() for place in self.places.values()]
+        columns = [_values(name, batch.column(place)) for name, place in self.places.items()]
         for values in zip(*columns, strict=True):
             yield message_row(dict(zip(self.places, values, strict=True)), time_sent)
 
@@ -144,6 +147,19 @@ def _text(value: Any) -> str | None:
 
 def _aware(moment: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        # In the session's zone the first and the last instants of .NET are in the years 0 and 10000.
+        column = column.cast(pa.timestamp("us", "UTC"))
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        # Spark takes any bytes for a text.
+        raise MessageError(f"A text of {name} is not UTF-8: give a body as binary, and correct another text.") from None
+    except (OverflowError, ValueError):
+        raise MessageError(f"A time of {name} is not in the years 1 to 9999: correct it, or send null.") from None
 
 
 def _row_id(text: str | None) -> uuid.UUID:
