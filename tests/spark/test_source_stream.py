@@ -206,7 +206,10 @@ def test_from_queue_to_queue(
     address_of: AddressResolver,
     tmp_path: Path,
 ) -> None:
-    """The stream writer sends each micro-batch once, also where Spark has not noted that it was."""
+    """The stream writer sends each micro-batch once, also where Spark has not noted that it was.
+
+    Spark gives the name of the query to the writer, as an option.
+    """
     register(spark, settings)
     target = QueueTable(queue.session, address_of.resolve(f"{queue.address.table}.t"))
     create_queue(queue.session, target.address)
@@ -215,7 +218,7 @@ def test_from_queue_to_queue(
     def run() -> DataFrame:
         stream = spark.readStream.format("sqlqueue").options(**options).load()
         writer = stream.select("Body").writeStream.format("sqlqueue").option("queue", target.address.canonical)
-        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query = writer.option("checkpointLocation", str(tmp_path)).queryName("copy").trigger(availableNow=True).start()
         query.awaitTermination()
         return query
 

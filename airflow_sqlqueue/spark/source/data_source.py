@@ -82,7 +82,7 @@ class QueueDataSource(DataSource):
         STREAMS.require()
         from airflow_sqlqueue.spark.source.streaming import QueueStreamWriter
 
-        options = SourceOptions(self.options, *SEND_OPTIONS, "checkpointLocation")
+        options = SourceOptions(self.options, *SEND_OPTIONS, "checkpointLocation", "queryName")
         return QueueStreamWriter(self._destination(options, schema, overwrite))
 
     def _destination(self, options: SourceOptions, schema: StructType, overwrite: bool) -> Destination:
