@@ -106,6 +106,12 @@ def test_no_query_to_ask_for_its_id(spark: SparkSession, tmp_path: Path) -> None
     assert found(spark, str(tmp_path)) == [("mine-000000003", 1, 1)]
 
 
+def test_the_guide_names_streams_that_key_a_sink() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "spark-sinks.md"
+    names = re.findall(r'stream="([^"]*)"', guide.read_text())
+    assert [MicroBatch(name, 0).stream for name in names] == ["lake", "lake-of-May"]
+
+
 def advice(what: str, spark: SparkSession) -> str:
     """The package of this Spark, or that there is none."""
     package = package_for(what, spark.version)
