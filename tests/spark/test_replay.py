@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark import audit_table, replay_messages
+from airflow_sqlqueue.spark import audit_table, register, replay_messages
 from airflow_sqlqueue.spark.jobs import replay as replay_program
 from airflow_sqlqueue.traffic import generate_failed
 from tests.spark.conftest import MakeBatch
@@ -67,6 +68,16 @@ def test_the_program_replays_rows_that_match_a_condition(
     assert replay_program.main([*where, "--queue", queue.address.canonical, "--send-id", "two"]) == 0
     assert capsys.readouterr().out == '{"messages": 2}\n'
     assert len(list(queue.peek(10))) == 2
+
+
+def test_a_replay_leaves_the_server_of_other_reads_and_writes(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, queue: QueueTable, settings: ConnectionSettings
+) -> None:
+    register(spark, replace(settings, database="elsewhere"))
+    rows = audit_table(spark, make_batch(["{}"]), str(tmp_path / "lake"))
+    assert replay_messages(rows, queue.address.canonical, "there", settings) == 1
+    with pytest.raises(Exception, match=r"refused the login .* for the database 'elsewhere'"):
+        spark.read.format("sqlqueue").option("queue", queue.address.table).load().count()
 
 
 def test_a_replay_needs_an_id_a_server_and_messages(

@@ -15,12 +15,15 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.errors.failure_headers import FAILURE_HEADERS
 from airflow_sqlqueue.spark.headers import all_headers, last_wins, readable
 from airflow_sqlqueue.spark.jobs.program import Program, connection_of_environment, need_columns
-from airflow_sqlqueue.spark.source import register
+from airflow_sqlqueue.versions.spark import SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
+
+_FORMAT = "sqlqueue_replay"
+"""A format of its own: reads and writes of the session by the format sqlqueue keep their server."""
 
 _ROW = ("Id", "CorrelationId", "ReplyToAddress", "Body")
 
@@ -51,8 +54,12 @@ def replay_messages(messages: DataFrame, queue: str, send_id: str, connection: C
     if not send_id.strip():
         raise ConfigurationError("A replay needs a send id, so that it sends each message once: name it.")
     need_columns(messages, *_ROW, "headers_raw", "BodyFile")
+    SPARK.require()
+    from airflow_sqlqueue.spark.source.data_source import data_source_for
+
     # Read here, because executors of a cluster have another environment.
-    register(messages.sparkSession, connection or connection_of_environment())
+    source = data_source_for(connection or connection_of_environment(), _FORMAT)
+    messages.sparkSession.dataSource.register(source)
 
     # Each step is a column of its own, so that Spark parses each text once.
     parsed = messages.withColumn("_readable", readable(sf.col("headers_raw")))
@@ -61,7 +68,7 @@ def replay_messages(messages: DataFrame, queue: str, send_id: str, connection: C
     headers = sf.map_filter("_last", lambda name, _: ~_starts_with_any(name, FAILURE_HEADERS)).alias("headers")
     rows = parsed.select(*_ROW, headers, "headers_raw", "BodyFile")
     seen = Observation()
-    writer = rows.observe(seen, sf.count(sf.lit(1)).alias("rows")).write.format("sqlqueue").mode("append")
+    writer = rows.observe(seen, sf.count(sf.lit(1)).alias("rows")).write.format(_FORMAT).mode("append")
     writer.options(queue=queue, sendId=send_id).save()
     return int(seen.get["rows"])
 

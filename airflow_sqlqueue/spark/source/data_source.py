@@ -32,11 +32,12 @@ class QueueDataSource(DataSource):
     """The format ``sqlqueue``."""
 
     connection: ConnectionSettings | None = None
+    format_name = "sqlqueue"
 
     @classmethod
     def name(cls) -> str:
         """Return the format's name."""
-        return "sqlqueue"
+        return cls.format_name
 
     def schema(self) -> StructType:
         """Return the columns of a drained row, for a read without a schema of the user's. Checks the options too."""
@@ -95,12 +96,12 @@ class QueueDataSource(DataSource):
         return Destination(ServerAccess.of(options, self.connection), queue_name, MessageColumns.of(schema))
 
 
-def data_source_for(connection: ConnectionSettings | None) -> type[QueueDataSource]:
+def data_source_for(connection: ConnectionSettings | None, name: str = "sqlqueue") -> type[QueueDataSource]:
     """Return the data source with a login. Spark pickles a class that is in no module with its attributes."""
     return (
         QueueDataSource
         if connection is None
-        else type("QueueDataSource", (QueueDataSource,), {"connection": connection})
+        else type("QueueDataSource", (QueueDataSource,), {"connection": connection, "format_name": name})
     )
 
 
