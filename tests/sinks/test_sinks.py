@@ -14,6 +14,7 @@ import pytest
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
@@ -90,6 +91,19 @@ def test_a_merge_leaves_out_messages_that_are_there(spark: SparkSession, rows: D
     assert spark.table("merged").count() == 4
     with pytest.raises(Exception, match="no value in a column of merge_on"):
         write_delta(rows.selectExpr("nullif(message_id, 'm1') AS message_id", "Body"), path, "x", merge_on="message_id")
+
+
+def test_a_merge_leaves_no_column_out_in_silence(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    more = rows.selectExpr("message_id || '+' AS message_id", "BODY", "1 AS `More.of it`")
+    for table in (str(tmp_path / "table"), "columns_of_a_merge"):
+        write_delta(rows, table, "first", merge_on="message_id")
+        with pytest.raises(ConfigurationError, match=r"has no column 'More.of it', and a merge adds none"):
+            write_delta(more, table, "second", merge_on="message_id")
+        with pytest.raises(ConfigurationError, match="leave out merge_schema"):
+            write_delta(more, table, "second", merge_on="message_id", merge_schema=True)
+        write_delta(more.select("BODY", "message_id"), table, "second", merge_on="message_id")
+        found = spark.read.format("delta").load(table) if "/" in table else spark.table(table)
+        assert found.count() == 2 * rows.count()
 
 
 class Doors:

@@ -53,8 +53,9 @@ def write_delta(
 
     The rows must be those of the batch: for a batch that the table has, a call writes nothing, whatever the rows are.
 
-    Raises :class:`ConfigurationError` for names that cannot be used, and for a session without Delta Lake,
-    :class:`BatchError` for a batch that is open or requeued. Rows without a value in ``merge_on`` fail.
+    Raises :class:`ConfigurationError` for names that cannot be used, for columns that the table of a merge has not, and
+    for a session without Delta Lake, :class:`BatchError` for a batch that is open or requeued. Rows without a value in
+    ``merge_on`` fail.
     """
     if "/" not in table and not checks.is_table_name(table):
         raise ConfigurationError(
@@ -66,6 +67,8 @@ def write_delta(
     checks.check_columns(df, (*keys, *partition_by))
     try:
         if keys:
+            if merge_schema:
+                raise ConfigurationError("A merge adds no columns to a table: leave out merge_schema, or merge_on.")
             save_delta(df.limit(0), table, "ignore", {}, partition_by)
             _merge(df, table, keys)
         else:
@@ -112,10 +115,19 @@ def delta_name(table: str) -> str:
 
 
 def _merge(df: DataFrame, table: str, keys: Sequence[str]) -> None:
+    spark = df.sparkSession
+    there = spark.read.format("delta").load(table) if "/" in table else spark.table(checks.quoted_table(table))
+    known = {name.lower() for name in there.columns}
+    if new := [name for name in df.columns if name.lower() not in known]:
+        # An INSERT * would leave their values out in silence, and a repeated call would find the messages.
+        raise ConfigurationError(
+            f"The table has no column {new[0]!r}, and a merge adds none: add it by ALTER TABLE, or "
+            "drop it from the rows."
+        )
     rows = checks.unique_rows(df, keys)
     same = " AND ".join(f"old.{checks.quoted(name)} = new.{checks.quoted(name)}" for name in keys)
     # Spark replaces braces: {rows} names the rows, so all others are doubled.
     text = f"MERGE INTO {delta_name(table)} AS old USING @ AS new ON {same} WHEN NOT MATCHED THEN INSERT *"
     text = text.replace("{", "{{").replace("}", "}}").replace(" USING @ ", " USING {rows} ", 1)
-    with checks.session_settings(df.sparkSession, checks.TIMES):
-        df.sparkSession.sql(text, rows=rows)
+    with checks.session_settings(spark, checks.TIMES):
+        spark.sql(text, rows=rows)
