@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, FrameLocator, expect
+from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.request import DrainRequest
@@ -22,6 +22,12 @@ ERROR = "error@[dbo]@[sqlqueue]"
 
 def _depth(client: QueueClient, *names: str) -> int:
     return sum(client.queue(name).depth().messages for name in names)
+
+
+def _wait_until_done(frame: FrameLocator | Page) -> None:
+    """Wait for the view of an action, in the place of a view that may have several badges, and for its end."""
+    expect(frame.locator("h1")).to_have_text("Action")
+    expect(frame.locator("main .badge")).to_have_text("done", timeout=240_000)
 
 
 def _return_first_group(frame: FrameLocator, client: QueueClient) -> None:
@@ -38,8 +44,7 @@ def _return_first_group(frame: FrameLocator, client: QueueClient) -> None:
     expect(dialog).to_contain_text("Nothing has been done yet.")
     assert _depth(client, "error") == before
     dialog.get_by_role("button", name=f"Return {count} messages").click()
-    expect(frame.locator("h1")).to_have_text("Action")
-    expect(frame.locator("main .badge")).to_have_text("done", timeout=240_000)
+    _wait_until_done(frame)
     expect(frame.locator("main")).to_contain_text(f"{count} of {count}")
     assert _depth(client, "error") == before - count
     frame.get_by_role("link", name="Failures", exact=True).click()
@@ -54,8 +59,7 @@ def test_return_a_group(browser: Browser, airflow: GuardedAirflow, client: Queue
         screen.page.goto(f"{airflow.root}/plugin/sqlqueue")
         screen.frame.get_by_role("link", name=CONNECTION).click()
         screen.frame.get_by_label("What you have started").get_by_role("link").first.click()
-        expect(screen.frame.locator("h1")).to_have_text("Action")
-        expect(screen.frame.locator("main .badge")).to_have_text("done")
+        _wait_until_done(screen.frame)
         screen.frame.get_by_role("link", name="sqlqueue_actions").click()
         screen.page.wait_for_url(f"{airflow.root}/dags/sqlqueue_actions/runs/**")
         expect(screen.page.locator("iframe")).to_have_count(0)
@@ -81,7 +85,7 @@ def test_return_a_selection(ada: Screen, client: QueueClient) -> None:
         page.get_by_role("checkbox", name="Choose the message").nth(number).check()
     page.get_by_role("button", name="Return 2 chosen messages").click()
     page.get_by_role("dialog").get_by_role("button", name="Return 2 messages").click()
-    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    _wait_until_done(page)
     assert _depth(client, "error") == before - 2
     assert ada.violations() == []
 
@@ -100,7 +104,7 @@ def test_return_the_oldest_of_a_group_at_a_rate(ada: Screen, client: QueueClient
     expect(dialog).to_contain_text("at most 50 a second")
     assert _depth(client, "error") == before
     dialog.get_by_role("button", name="Return 3 messages").click()
-    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    _wait_until_done(page)
     assert _depth(client, "error") == before - 3
 
 
@@ -117,7 +121,7 @@ def test_archive_a_group_and_restore_it(ada: Screen, client: QueueClient) -> Non
     dialog.get_by_role("button", name="Dry run").click()
     expect(dialog).to_contain_text("would be archived")
     dialog.get_by_role("button", name=f"Archive {messages}").click()
-    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    _wait_until_done(page)
     assert _depth(client, "error") == before - count
     page.get_by_role("link", name="Failures", exact=True).click()
     page.get_by_role("link", name="Archive of this queue").click()
@@ -128,7 +132,7 @@ def test_archive_a_group_and_restore_it(ada: Screen, client: QueueClient) -> Non
     assert ada.violations() == []
     page.get_by_role("button", name="Restore the whole group").click()
     dialog.get_by_role("button", name=f"Restore {messages}").click()
-    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    _wait_until_done(page)
     assert _depth(client, "error") == before
     assert label in [group.values["exception_type"] for group in client.errors.triage(by=["exception_type"]).groups]
 
@@ -145,7 +149,7 @@ def test_delete_a_selection_for_good(ada: Screen, client: QueueClient) -> None:
     assert _depth(client, "error") == before
     page.get_by_role("button", name="Delete 1 chosen message").click()
     dialog.get_by_role("button", name="Delete 1 message for good").click()
-    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    _wait_until_done(page)
     assert _depth(client, "error") == before - 1
 
 
@@ -203,7 +207,7 @@ def test_from_a_drain_to_its_batch(browser: Browser, airflow: GuardedAirflow, cl
         expect(screen.frame.locator(".facts")).to_contain_text("orders@[dbo]@[sqlqueue]")
         screen.frame.get_by_role("button", name="Requeue").click()
         screen.frame.get_by_role("dialog").get_by_role("button", name="Requeue").click()
-        expect(screen.frame.locator("main .badge")).to_have_text("done", timeout=240_000)
+        _wait_until_done(screen.frame)
         assert _depth(client, "orders") == waiting
         screen.page.go_back()
         screen.frame.get_by_role("link", name="orders_to_lake").click()
@@ -221,7 +225,7 @@ def test_an_empty_batch_is_brought_to_its_end(ada: Screen, client: QueueClient) 
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("The batch holds no messages")
     dialog.get_by_role("button", name="Mark requeued").click()
-    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    _wait_until_done(page)
     found = client.batches.info(uuid.UUID(batch.batch_id))
     assert found is not None
     assert found.state == "requeued"
