@@ -247,11 +247,11 @@ def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
 def check_age(older_than: Any) -> None:
     """Raise :class:`ConfigurationError` for the age of a deletion that a template has rendered to nothing.
 
-    Left out, the age would protect no message from a filter beside it.
+    A deletion without an age takes messages of any age that a filter beside it matches.
     """
     if older_than is not None and interval("older_than", older_than) is None:
         raise ConfigurationError(
-            f"older_than is {quoted(str(older_than))}: give a time, or leave it out, as messages of any age would go."
+            f"older_than is {quoted(str(older_than))}: give a time, or leave it out to delete messages of any age."
         )
 
 

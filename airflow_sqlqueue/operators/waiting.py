@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable
@@ -55,7 +56,7 @@ class WaitingTask(ServerTask):
         from airflow_sqlqueue.triggers.base import seconds
 
         timeout, pause = self._timeout(), seconds("poll_interval", self.poll_interval)
-        deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        deadline = math.inf if timeout is None else time.monotonic() + timeout.total_seconds()
         known, refusals = False, 0
         while True:
             found = None
@@ -72,9 +73,10 @@ class WaitingTask(ServerTask):
                 return found
             if self.deferrable:
                 self.defer(trigger=trigger(), method_name="execute_complete", kwargs=kwargs, timeout=timeout)
-            left = pause if deadline is None else deadline - time.monotonic()
-            if deadline is not None and left <= 0:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 raise self.timed_out()
+            # The pause between polls of a task that does not defer.
             time.sleep(min(pause, left))
             self.end_if_killed()
 

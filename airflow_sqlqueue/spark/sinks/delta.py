@@ -53,7 +53,7 @@ def write_delta(
 
     The rows must be those of the batch: for a batch that the table has, a call writes nothing, whatever the rows are.
 
-    Raises :class:`ConfigurationError` for names that cannot be used, for columns that the table of a merge has not, and
+    Raises :class:`ConfigurationError` for names that cannot be used, for columns that the table of a merge lacks, and
     for a session without Delta Lake, :class:`BatchError` for a batch that is open or requeued. Rows without a value in
     ``merge_on`` fail.
     """
@@ -116,8 +116,7 @@ def delta_name(table: str) -> str:
 
 def _merge(df: DataFrame, table: str, keys: Sequence[str]) -> None:
     spark = df.sparkSession
-    there = spark.read.format("delta").load(table) if "/" in table else spark.table(checks.quoted_table(table))
-    known = {name.lower() for name in there.columns}
+    known = {name.lower() for name in spark.table(delta_name(table)).columns}
     if new := [name for name in df.columns if name.lower() not in known]:
         # An INSERT * would leave their values out in silence, and a repeated call would find the messages.
         raise ConfigurationError(
