@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from airflow_sqlqueue.errors import ConfigurationError, NoHandlerError
 from airflow_sqlqueue.messages.envelope import Envelope
-from airflow_sqlqueue.messages.message import full_name
+from airflow_sqlqueue.messages.message import check_full_name
 from airflow_sqlqueue.options.arguments import arguments_for
 from airflow_sqlqueue.untrusted import quoted
 
@@ -158,12 +158,7 @@ class MessageHandlers:
                 "The handler is asynchronous or a generator, so nothing would run: give a function."
             )
         for name in message_types:
-            if not isinstance(name, str) or not name or full_name(name) != name:
-                raise ConfigurationError(
-                    f"{quoted(str(name))} is no message type: give the full name of the .NET type without its "
-                    "assembly, as 'Shop.OrderPlaced'."
-                )
-            if name in self._by_type:
+            if check_full_name(name) in self._by_type:
                 raise ConfigurationError(f"The message type {quoted(name)} has a handler already: it takes one.")
         if not message_types and self._default is not None:
             raise ConfigurationError("There is a default handler already: name the message types of this one.")

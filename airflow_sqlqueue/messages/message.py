@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
-from airflow_sqlqueue.errors import MessageError
+from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.untrusted import is_text, quoted
 
 Headers = Mapping[str, "str | None"]
@@ -197,6 +198,18 @@ def full_name(assembly_qualified: str) -> str:
         if character == "," and depth <= 0:
             return text[:index].rstrip(SPACE)
     return text.rstrip(SPACE)
+
+
+def check_full_name(name: Any) -> str:
+    """Return a full name of a .NET type, as :func:`full_name` gives it. Raises :class:`ConfigurationError` for other
+    values, which no message's type equals.
+    """
+    if not isinstance(name, str) or not name or full_name(name) != name:
+        raise ConfigurationError(
+            f"{quoted(str(name))} is no message type: give the full name of the .NET type without its assembly, as "
+            "'Shop.OrderPlaced'."
+        )
+    return name
 
 
 def first_type(enclosed: str | None) -> str | None:

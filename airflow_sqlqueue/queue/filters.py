@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope.times import format_time, moment_of, parse_time
 from airflow_sqlqueue.messages.envelope.typed_headers import Content
-from airflow_sqlqueue.messages.message import DecodedHeaders, HeaderNames
+from airflow_sqlqueue.messages.message import DecodedHeaders, HeaderNames, check_full_name
 from airflow_sqlqueue.options import check_names, describe_fields, option
 from airflow_sqlqueue.server.sql.narrowing import Condition, header_pattern, may_match, mention_pattern
 
@@ -100,6 +100,8 @@ class MessageFilter(TimeFilter):
             raise ConfigurationError("A filter without a condition matches every message: give it one.")
         if empty := next((name for name in self.texts if getattr(self, name) == ""), None):
             raise ConfigurationError(f"The filter's {empty} is empty, as no message has it: give a value, or none.")
+        if self.message_type is not None:
+            check_full_name(self.message_type)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> MessageFilter:

@@ -10,6 +10,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.address import QueueAddress
 from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import check_full_name
 from airflow_sqlqueue.triggers.base import QueueTrigger, names, packed, unpacked
 from airflow_sqlqueue.untrusted import event_value
 from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
@@ -74,7 +75,12 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
     def check(self) -> None:
         SHARED_STREAMS.require()
         super().check()
-        self.message_types = None if self.message_types is None else names("message_types", self.message_types)
+        if self.message_types is not None:
+            self.message_types = [*map(check_full_name, names("message_types", self.message_types))]
+            if not self.message_types:
+                raise ConfigurationError(
+                    "message_types is empty, so each message is rejected: name types, or leave it out."
+                )
         self.headers = names("headers", self.headers)
         QueueAddress.parse(self.error_queue)
         if not (isinstance(self.max_held, int) and 1 <= self.max_held <= MOST and self.poll_interval):

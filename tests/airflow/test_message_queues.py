@@ -43,7 +43,15 @@ def test_another_scheme_is_the_trigger_on_messages() -> None:
 @needs(SHARED_STREAMS)
 @pytest.mark.parametrize(
     "wrong",
-    [{"message_types": "Shop.A"}, {"headers": "Shop.List"}, {"max_held": 0}, {"max_held": 1001}, {"poll_interval": 0}],
+    [
+        {"message_types": "Shop.A"},
+        {"message_types": []},
+        {"message_types": ["Shop.A", "Shop.B, Shop"]},
+        {"headers": "Shop.List"},
+        {"max_held": 0},
+        {"max_held": 1001},
+        {"poll_interval": 0},
+    ],
 )
 def test_options_of_a_trigger_on_messages_that_cannot_be_used(wrong: Any) -> None:
     with pytest.raises(ConfigurationError):

@@ -168,6 +168,7 @@ def test_a_filter_and_an_age_must_both_hold(queue: QueueTable) -> None:
         ({}, "matches every message"),
         ({"type": "A"}, "There is no filter 'type'"),
         ({"message_type": 1}, "takes text"),
+        ({"message_type": "Shop.PlaceOrder, Shop"}, "'Shop.PlaceOrder, Shop' is no message type: give the full name"),
         ({"since": "soon"}, "is not a time"),
         ({"since": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
         ({"headers": "a=b"}, "takes names and values"),

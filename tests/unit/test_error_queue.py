@@ -140,6 +140,7 @@ def test_a_filter_without_a_match() -> None:
     ("values", "says"),
     [
         ({"exception": "x"}, "no filter 'exception'"),
+        ({"message_type": "Shop.A, Shop"}, "is no message type: give the full name"),
         ({"kind": "poison"}, "no kind 'poison'"),
         ({"since": "soon"}, "since is not a time"),
         ({"until": ""}, "until is not a time"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.messages.message import check_full_name
 from airflow_sqlqueue.options import option, whole_number
 from airflow_sqlqueue.queue.errors.failed_message import KINDS, FailedMessage, table_of
 from airflow_sqlqueue.queue.errors.groupings import check_keys, group_name, value_of
@@ -42,6 +43,8 @@ class ErrorFilter(TimeFilter):
         super().__post_init__()
         if self.kind is not None and self.kind not in KINDS:
             raise ConfigurationError(f"There is no kind {self.kind!r} of error: it is one of {', '.join(KINDS)}.")
+        if self.message_type:
+            check_full_name(self.message_type)
         if self.group is not None:
             check_keys((self.group.partition(":")[0],))
         if any(abs(number) >= 2**62 for number in (*(self.row_versions or ()), self.up_to or 0)):
