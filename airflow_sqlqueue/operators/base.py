@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -53,9 +54,14 @@ class ServerTask(BaseOperator):
     ui_color = "#dfe9f5"
     lineage: Lineage | None = None
     """Origin and destination of the messages, once the task has moved some."""
+    switches: frozenset[str] = frozenset()
+    """Parameters of this package that are True or False. None is templated, and a text would always be true."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        bases = [base for base in cls.__mro__ if base.__module__.startswith("airflow_sqlqueue.")]
+        parameters = [each for base in bases for each in inspect.signature(base).parameters.values()]
+        cls.switches = frozenset(each.name for each in parameters if each.annotation == "bool")
         # Airflow shows a mapping or a list in one line where nothing says how.
         structured = [name for name in cls.template_fields if name in _STRUCTURED or name.endswith("_options")]
         arguments = [name for name in cls.template_fields if name in ("op_args", "op_kwargs")]
@@ -74,6 +80,14 @@ class ServerTask(BaseOperator):
         self.hook_params = hook_params
         with _in_task(self.task_id):
             check_hook_params(hook_params)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.switches and not isinstance(value, bool):
+            with _in_task(self.task_id):
+                raise ConfigurationError(
+                    f"{name} is {quoted(str(value))}: give True or False, no template and no output of a task."
+                )
+        super().__setattr__(name, value)
 
     @cached_property
     def hook(self) -> SqlQueueHook:

@@ -20,6 +20,7 @@ from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.operators import (
     SqlQueueCreateOperator,
     SqlQueueDrainToSparkOperator,
+    SqlQueueFailedMessagesOperator,
     SqlQueueMarkConsumedOperator,
     SqlQueuePurgeExpiredOperator,
     SqlQueuePurgeOperator,
@@ -94,6 +95,21 @@ def test_shared_arguments_can_be_mapped(cls: Any) -> None:
         assert mapped.operator_class is cls
         with pytest.raises(TypeError, match="unexpected keyword argument 'conn_id'"):
             cls.partial(task_id="no", conn_id="one")
+
+
+SWITCHES = [(cls, name) for cls in CLASSES for name, p in parameters_of(cls).items() if p.annotation == "bool"]
+
+
+@pytest.mark.parametrize(("cls", "name"), SWITCHES)
+@pytest.mark.parametrize("given", ["{{ params.sure }}", "False", None])
+def test_a_text_switches_nothing_on(cls: Any, name: str, given: Any) -> None:
+    """A template that nobody renders is true as a text."""
+    parameters = parameters_of(cls)
+    texts = {each: "q" for each, p in parameters.items() if p.default is Parameter.empty and each != "action"}
+    texts |= {each: "q" for each in ("queue_name",) if each in parameters and "endpoint" not in texts}
+    actions = {"action": "park"} if cls is SqlQueueFailedMessagesOperator else {}
+    with pytest.raises(ConfigurationError, match=re.escape(f"Task 't': {name} is {str(given)!r}: give True or False")):
+        cls(task_id="t", **texts, **actions, **{name: given})
 
 
 def test_a_missing_queue_is_named_when_the_dag_is_parsed() -> None:
