@@ -137,7 +137,7 @@ def purge(table: TableAccess, options: PurgeOptions | None = None, *, budget: Bu
     if session.in_transaction:
         raise TransactionError("A purge commits its chunks one by one: call it outside the transaction.")
     budget = budget or options.budget()
-    before, work = budget.seconds_used, _work(table, options)
+    before, work = budget.seconds_used, _work(table, options, budget)
     deleted, complete, what = 0, False, f"Purging the queue {table.address.canonical}"
     with session.low_deadlock_priority(), session.lock_timeout(options.lock_timeout):
         while not complete and not options.dry_run and (take := budget.reserve(options.chunk)):
@@ -156,12 +156,12 @@ def purge(table: TableAccess, options: PurgeOptions | None = None, *, budget: Bu
     return PurgeResult(deleted, remaining, done, budget.seconds_used - before, locked, undated)
 
 
-def _work(table: TableAccess, options: PurgeOptions) -> _Work:
+def _work(table: TableAccess, options: PurgeOptions, budget: Budget) -> _Work:
     if options.all_messages:
         return _All(table)
     if options.older_than is None and options.where is None:
         return _Expired(table)
-    return _Matching(table, options)
+    return _Matching(table, options, budget)
 
 
 class _Expired:
@@ -207,8 +207,8 @@ class _All:
 class _Matching:
     """Messages of a filter, or an age, or both, up to the highest RowVersion at the start."""
 
-    def __init__(self, table: TableAccess, options: PurgeOptions) -> None:
-        self._table, self._chosen = table, options.where
+    def __init__(self, table: TableAccess, options: PurgeOptions, budget: Budget) -> None:
+        self._table, self._chosen, self._budget = table, options.where, budget
         self._counts_undated, self._dry_run = options.older_than is not None, options.dry_run
         before = None
         if options.older_than is not None:
@@ -251,6 +251,8 @@ class _Matching:
             found = 0
             while (page := self._next_page()) is not None:
                 found += len(page)
+                if self._budget.seconds_left == 0:
+                    return None, 0, self._undated
             return found, 0, self._undated
         return 0 if complete else None, self._missed, self._undated
 

@@ -67,6 +67,8 @@ def test_purge_by_age(any_queue: QueueTable) -> None:
     counted = purge(any_queue, PurgeOptions(older_than=week, dry_run=True))
     assert (counted.deleted, counted.remaining, counted.undated, counted.locked) == (0, 3, 3, 0)
     assert purge(any_queue, PurgeOptions(older_than=timedelta.max, dry_run=True)).remaining == 0
+    stopped = purge(any_queue, PurgeOptions(older_than=week, dry_run=True, max_seconds=1e-9))
+    assert (stopped.remaining, stopped.complete) == (None, False)
     some = purge(any_queue, PurgeOptions(older_than=week, confirm=True, max_messages=2))
     assert (some.deleted, some.remaining, some.complete) == (2, None, False)
     rest = purge(any_queue, PurgeOptions(older_than=week, confirm=True))
