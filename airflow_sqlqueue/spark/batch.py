@@ -144,7 +144,7 @@ def verify_count(df: DataFrame, batch: Batch) -> int:
 
 
 def read_bodies(df: DataFrame, batch: Batch) -> DataFrame:
-    """Fetch large bodies: the rows of :func:`read_batch`, with every ``Body`` in its row.
+    """Fetch large bodies: the rows of :func:`read_batch`, with every ``Body`` in its row and no ``BodyFile``.
 
     A drain writes bodies over ``DrainOptions.inline_body_bytes`` to files of their own, which ``BodyFile`` names, so
     that neither the drain nor a reader without a need for bodies holds them in memory. Spark takes a body up to 2 GiB
@@ -166,7 +166,9 @@ def read_bodies(df: DataFrame, batch: Batch) -> DataFrame:
     # Joined by the file's name, because Spark changes how the scheme of a path is written.
     contents = files.select(sf.substring_index("path", "/", -1).alias("_name"), sf.col("content").alias("_content"))
     joined = df.withColumn("_name", sf.substring_index("BodyFile", "/", -1)).join(contents, "_name", "left")
-    return joined.withColumn("Body", sf.coalesce("Body", "_content")).select(*df.columns)
+    # With the name of a file a row says that its body is elsewhere, so it would be neither parsed nor sent.
+    name = sf.when(sf.col("_content").isNull(), sf.col("BodyFile"))
+    return joined.withColumns({"Body": sf.coalesce("Body", "_content"), "BodyFile": name}).select(*df.columns)
 
 
 def _table_rows(spark: SparkSession, batch: Batch, connection: ConnectionSettings | None) -> DataFrame:

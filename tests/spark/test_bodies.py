@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.messages.row import drained_row_schema
-from airflow_sqlqueue.spark import read_batch, read_bodies, verify_count
+from airflow_sqlqueue.spark import parse_bodies, read_batch, read_bodies, verify_count
+from airflow_sqlqueue.spark.source.messages import message_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +52,16 @@ def test_large_bodies_stay_in_their_files_until_they_are_asked_for(spark: SparkS
         enumerate(BODIES)
     )
     assert verify_count(whole, batch) == len(BODIES)
+
+
+def test_a_large_body_that_was_fetched_is_parsed_and_sent(spark: SparkSession, batch: Batch) -> None:
+    (name,) = Path(batch.paths[0].removeprefix("file://")).parent.glob(f"body-{PART}-{IN_FILES[0]:06}.bin")
+    name.write_bytes(b'{"Id":7}')
+    whole = read_bodies(read_batch(spark, batch), batch).where(f"RowVersion = {IN_FILES[0]}")
+    (parsed,) = parse_bodies(whole, struct({"Id": "long"})).select("Id", "_unparsed").collect()
+    assert (parsed["Id"], parsed["_unparsed"]) == (7, None)
+    (row,) = whole.select("headers_raw", "Body", "BodyFile").collect()
+    assert message_row(row.asDict()).body == b'{"Id":7}'
 
 
 def test_without_large_bodies_nothing_is_read(spark: SparkSession, batch: Batch) -> None:
