@@ -308,6 +308,13 @@ class Handler:
         except Exception as error:
             if self._mode != NONE:
                 raise
+            if handling.given_up:
+                # The function has put the message into the error queue already, and nothing undoes that in this mode.
+                line = "Message %s failed with %s after its function had put it into the error queue"
+                kind = failure_headers.type_name(error)
+                what = f"messages failed with {kind} after they were put into the error queue"
+                self._failures.log.note(logging.WARNING, what, line, quoted(envelopes[0].identity.message_id), kind)
+                return handling.given_up
             self._unsettled = attempt, failure_headers.Failure.of(error)
             return frozenset()
         finally:
