@@ -230,12 +230,14 @@ class ErrorManager(Manager):
             raise ConfigurationError("The queue of the message is unknown outside of a handler: give failed_queue.")
         with self._connector.enlisted_session() as session:
             if handling is not None and failed_queue is None:
-                source, error_queue, name = handling.queue, handling.error_queue, handling.endpoint
+                source, name = handling.queue, handling.endpoint
             else:
                 source = self._connector.find_in(session, failed_queue or "")
-                error_queue, name = self._connector.find_in(session, queue_name or ERROR_QUEUE), source.table
-            if queue_name is not None:
-                error_queue = self._connector.find_in(session, queue_name)
+                name = source.table
+            if handling is not None and queue_name is None:
+                error_queue = handling.error_queue
+            else:
+                error_queue = self._connector.find_in(session, queue_name or ERROR_QUEUE)
             failed = failed_message(message, Failure.of(exception), source.canonical, endpoint or name)
             QueueTable(session, error_queue).send([failed])
         envelope = message if isinstance(message, Envelope) else Envelope.of(message)

@@ -328,6 +328,34 @@ def test_a_handler_fails_a_message_without_retries(
     assert headers(error.receive()[0])[HeaderNames.FAILED_Q] == client.resolve("orders").canonical
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_handler_that_raises_after_it_failed_a_message_fails_it_once(
+    client: QueueClient, orders: Queue, error: Queue, consume: Consume, mode: str
+) -> None:
+    orders.send(numbered(1))
+
+    def fail_and_raise(message: Envelope) -> None:
+        client.errors.fail(message, Declined("no such order"))
+        raise KeyError(SECRET)
+
+    done = consume(fail_and_raise, ONCE, transaction_mode=mode)
+    assert (done.handled, done.failed) == (0, 1)
+    assert len(error.receive(10)) == 1
+
+
+def test_a_handler_fails_a_message_of_another_queue_into_its_own_error_queue(
+    client: QueueClient, orders: Queue, billing: Queue, error: Queue, consume: Consume
+) -> None:
+    orders.send(numbered(1))
+
+    def fail(message: Envelope) -> None:
+        client.errors.fail(message, Declined("no such order"), failed_queue="orders")
+
+    consume(fail, replace(ONCE, error_queue="billing"))
+    assert error.receive() == []
+    assert headers(billing.receive()[0])[HeaderNames.FAILED_Q] == client.resolve("orders").canonical
+
+
 def test_a_message_stays_when_the_error_queue_is_gone(client: QueueClient, orders: Queue, consume: Consume) -> None:
     orders.send(numbered(1))
 
