@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -91,30 +92,43 @@ class HandlerPool:
 
     def _work(self) -> bool:
         connect, patient = partial(SessionStack, self._run.connect), self._options.wait_for_server
-        connection = Reconnecting(connect, self._run.what, pause=self._run.pause, known=True, patient=patient)
         handler = Handler(self._run, self._grow)
+        pause = partial(self._wait_for_server, handler)
+        connection = Reconnecting(connect, self._run.what, pause=pause, known=True, patient=patient)
         with closing(connection):
             return connection.run(lambda sessions: self._handle_messages(handler, sessions, connection))
+
+    def _wait_for_server(self, handler: Handler, seconds: float) -> None:
+        try:
+            self._run.pause(seconds)
+        except StoppedError:
+            if not handler.is_unsettled:
+                raise
+            time.sleep(seconds)
 
     def _handle_messages(
         self, handler: Handler, sessions: SessionStack, connection: Reconnecting[SessionStack]
     ) -> bool:
         """Handle messages until the end; return True if this handler has left the pool and others continue."""
-        while not self._stop.is_set():
+        # A message that is in no queue is finished whether consuming was stopped or a limit was reached meanwhile.
+        while handler.is_unsettled or not self._stop.is_set():
             if self._failures.is_slow and not handler.is_unsettled:
                 if self._leave(unless_last=True):
                     return True
                 self._pause(self._failures.next_pause())
                 if self._stop.is_set():
                     break
-            reserved = self._budget.reserve(1 if self._failures.is_slow else self._run.handlers.max_batch)
-            if not reserved:
-                break
-            outcomes: list[Outcome] = []
+            reserved, outcomes = 0, list[Outcome]()
+            if not handler.is_unsettled:
+                reserved = self._budget.reserve(1 if self._failures.is_slow else self._run.handlers.max_batch)
+                if not reserved:
+                    break
             try:
                 outcomes = handler.next(sessions, reserved)
             finally:
-                self._budget.give_back(reserved - sum(each is not Outcome.ROLLED_BACK for each in outcomes))
+                if reserved:
+                    used = sum(each is not Outcome.ROLLED_BACK for each in outcomes) + handler.is_unsettled
+                    self._budget.give_back(reserved - used)
             self._run.on_contact(True)
             if outcomes:
                 connection.made_progress()

@@ -10,10 +10,13 @@ import pytest
 
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.client.queues import Queue
+from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.messages.envelope import Envelope, reply
 from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import AddressResolver
+from tests.contract.conftest import Connect, run_sql
 from tests.contract.endpoint.conftest import AT_ONCE, Consume, Seen, headers, numbered, options
 from tests.drains import bodies
 
@@ -209,3 +212,30 @@ def test_an_exception_that_is_meant_for_the_process_ends_consuming(orders: Queue
     with pytest.raises(KeyboardInterrupt):
         consume(leave)
     assert bodies(orders) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("ends", ["stop", "max_seconds"])
+def test_a_message_that_is_in_no_queue_is_finished_after_the_end(
+    client: QueueClient, connect: Connect, resolver: AddressResolver, orders: Queue, error: Queue, ends: str
+) -> None:
+    """The error queue is locked until consuming was stopped, or has reached its limit."""
+    orders.send(numbered(2))
+    stop, now = threading.Event(), [0.0]
+    impatient = QueueClient(client.settings, resolver, lock_timeout=0.1)
+    with connect() as other:
+        other.begin()
+
+        def lock_and_fail(message: Envelope) -> None:
+            run_sql(other, f"SELECT COUNT(*) FROM {error.address.qualified_name} WITH (TABLOCKX, HOLDLOCK)")
+            raise ValueError
+
+        def on_contact(reached: bool) -> None:
+            if not reached:
+                stop.set() if ends == "stop" else now.append(2.0)
+                other.roll_back()
+
+        settings = options(transaction_mode="none", max_seconds=1)
+        names = impatient.session, resolver, "orders", lock_and_fail, settings
+        done = Consumer(*names, stop=stop, on_contact=on_contact, clock=lambda: now[-1]).run()
+    assert (done.failed, done.messages) == (1, 1)
+    assert (len(bodies(error)), len(bodies(orders))) == (1, 1)
