@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
@@ -21,6 +21,7 @@ from airflow_sqlqueue.messages.envelope.times import format_time
 from airflow_sqlqueue.messages.message import HeaderNames, Headers
 from airflow_sqlqueue.options import Options, option
 from airflow_sqlqueue.queue.errors.failure_headers import Failure
+from airflow_sqlqueue.untrusted import quoted
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,12 @@ class RecoverabilityOptions(Options):
         super().__post_init__()
         if not self.error_queue:
             raise ConfigurationError("error_queue is empty: name a queue for messages that are given up.")
+        given = self.unrecoverable
+        if not isinstance(given, Collection) or not all(map(_is_exception, given)):
+            raise ConfigurationError(
+                f"unrecoverable is a list of types of exceptions, as [KeyError], not {quoted(str(given))}: give such a "
+                "list, without names in quotes."
+            )
 
     def action(self, attempts: int, envelope: Envelope, *, can_delay: bool) -> RecoverabilityAction:
         """Return the action for a message that has failed ``attempts`` times; ``can_delay``: there is a table."""
@@ -80,6 +87,10 @@ class RecoverabilityOptions(Options):
     def delay(self, envelope: Envelope) -> timedelta:
         """Return the delay before the message's next round."""
         return timedelta(seconds=self.delayed_retry_seconds * (_rounds(envelope) + 1))
+
+
+def _is_exception(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def _rounds(envelope: Envelope) -> int:

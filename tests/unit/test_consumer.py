@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from airflow_sqlqueue.endpoint.consumer import Consumer, pause_until_due
 from airflow_sqlqueue.endpoint.consumers import SharedBudget
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
-from airflow_sqlqueue.errors import ServerUnreachableError
+from airflow_sqlqueue.errors import ConfigurationError, ServerUnreachableError
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.server.session import Session
 
@@ -75,3 +76,14 @@ def test_a_handler_waits_no_longer_than_the_others_may_go_on(seconds: float | No
 def test_handlers_of_a_budget_without_a_limit_never_wait() -> None:
     budget = SharedBudget(ConsumeOptions(), threading.Event())
     assert (budget.reserve(3), budget.reserve(3)) == (3, 3)
+
+
+@pytest.mark.parametrize("given", [["KeyError"], "KeyError", KeyError, [KeyError("a")], [int], None])
+def test_names_of_exceptions_are_refused_before_a_message_fails(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="unrecoverable is a list of types of exceptions"):
+        ConsumeOptions(unrecoverable=given)
+
+
+@pytest.mark.parametrize("given", [(), [KeyError], {KeyError, OSError}])
+def test_exceptions_of_any_collection_are_taken(given: Any) -> None:
+    assert ConsumeOptions(unrecoverable=given).unrecoverable == given
