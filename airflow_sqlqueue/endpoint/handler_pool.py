@@ -7,6 +7,7 @@ finds no message ends, except for the last one, which polls (docs/transport/tran
 from __future__ import annotations
 
 import contextvars
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from airflow_sqlqueue.endpoint.failure_budget import FailureBudget
 from airflow_sqlqueue.endpoint.handler import Handler, Run
 from airflow_sqlqueue.endpoint.session_stack import SessionStack
 from airflow_sqlqueue.options.budget import Budget
-from airflow_sqlqueue.server.reconnecting import Reconnecting
+from airflow_sqlqueue.server.reconnecting import MAX_SECONDS, Reconnecting
+
+log = logging.getLogger(__name__)
 
 
 class StoppedError(Exception):
@@ -37,6 +40,7 @@ class HandlerPool:
         self._lock = threading.Lock()
         self._alive = self._started = self.most = 0
         self._failure: BaseException | None = None
+        self._stopped: float | None = None
         self.ended = threading.Event()
 
     def start(self) -> None:
@@ -99,12 +103,17 @@ class HandlerPool:
             return connection.run(lambda sessions: self._handle_messages(handler, sessions, connection))
 
     def _wait_for_server(self, handler: Handler, seconds: float) -> None:
+        """Wait for the server. A message that is in no queue keeps its handler for :data:`MAX_SECONDS` after a stop."""
         try:
             self._run.pause(seconds)
         except StoppedError:
-            if not handler.is_unsettled:
-                raise
-            time.sleep(seconds)
+            self._stopped = self._stopped or time.monotonic()
+            if handler.is_unsettled and time.monotonic() - self._stopped > MAX_SECONDS:
+                log.error("%s: a message that is in no queue is lost, as the server does not answer", self._run.what)
+            elif handler.is_unsettled:
+                time.sleep(seconds)
+                return
+            raise
 
     def _handle_messages(
         self, handler: Handler, sessions: SessionStack, connection: Reconnecting[SessionStack]

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.client.queues import Queue
+from airflow_sqlqueue.endpoint import handler_pool
 from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, TransactionError
@@ -214,14 +215,24 @@ def test_an_exception_that_is_meant_for_the_process_ends_consuming(orders: Queue
     assert bodies(orders) == [b"0", b"1"]
 
 
-@pytest.mark.parametrize("ends", ["stop", "max_seconds"])
+@pytest.mark.parametrize("ends", ["stop", "max_seconds", "stop for good"])
 def test_a_message_that_is_in_no_queue_is_finished_after_the_end(
-    client: QueueClient, connect: Connect, resolver: AddressResolver, orders: Queue, error: Queue, ends: str
+    client: QueueClient,
+    connect: Connect,
+    resolver: AddressResolver,
+    orders: Queue,
+    error: Queue,
+    ends: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The error queue is locked until consuming was stopped, or has reached its limit."""
+    """The error queue is locked until the end, by a stop or a limit, or for longer than a stop waits."""
     orders.send(numbered(2))
     stop, now = threading.Event(), [0.0]
     impatient = QueueClient(client.settings, resolver, lock_timeout=0.1)
+    is_released = ends != "stop for good"
+    if not is_released:
+        monkeypatch.setattr(handler_pool, "MAX_SECONDS", 0.0)
     with connect() as other:
         other.begin()
 
@@ -231,11 +242,13 @@ def test_a_message_that_is_in_no_queue_is_finished_after_the_end(
 
         def on_contact(reached: bool) -> None:
             if not reached:
-                stop.set() if ends == "stop" else now.append(2.0)
-                other.roll_back()
+                now.append(2.0) if ends == "max_seconds" else stop.set()
+                if is_released:
+                    other.roll_back()
 
         settings = options(transaction_mode="none", max_seconds=1)
         names = impatient.session, resolver, "orders", lock_and_fail, settings
         done = Consumer(*names, stop=stop, on_contact=on_contact, clock=lambda: now[-1]).run()
-    assert (done.failed, done.messages) == (1, 1)
-    assert (len(bodies(error)), len(bodies(orders))) == (1, 1)
+    finished = int(is_released)
+    assert (done.failed, done.messages, len(bodies(error)), len(bodies(orders))) == (finished, finished, finished, 1)
+    assert ("a message that is in no queue is lost" in caplog.text) is not is_released
