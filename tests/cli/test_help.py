@@ -42,6 +42,7 @@ def test_all_commands_are_on_one_screen_under_their_headings() -> None:
     lines = sqlqueue("--help", COLUMNS="80").stdout.splitlines()
     assert len(lines) <= 53
     assert [line for line in lines if len(line) > 80 or line.endswith("...")] == [lines[0]]
+    assert lines[lines.index(f"{next(iter(COMMANDS))}:") - 1] == ""
     for heading, commands in COMMANDS.items():
         section = []
         for line in lines[lines.index(f"{heading}:") + 1 :]:

@@ -10,7 +10,15 @@ from uuid import uuid4
 import pytest
 
 from airflow_sqlqueue import QueueClient
-from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, NoReplyError, TransactionError
+from airflow_sqlqueue.errors import (
+    AddressError,
+    ConfigurationError,
+    MessageError,
+    NoReplyError,
+    PermissionDeniedError,
+    QueueNotFoundError,
+    TransactionError,
+)
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
@@ -213,6 +221,28 @@ def test_a_sweep_drops_the_private_queues_that_no_process_waits_at(
         assert [exists(session, table) for table in (left, used.address, other)] == [False, True, True]
         assert sweep_private_queues(session, address_of, prefix=prefix) == []
         drop_queue(session, other)
+
+
+def test_a_sweep_passes_over_a_private_queue_that_it_cannot_drop(
+    session: Session, address_of: AddressResolver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    prefix = f"test{uuid4().hex[:10]}"
+    gone, kept, last = made = sorted((address_of.resolve(f"{prefix}.{uuid4()}") for _ in range(3)), key=str)
+    for table in made:
+        create_queue(session, table)
+    failures = {gone: QueueNotFoundError("It is gone."), kept: PermissionDeniedError("It is another's.")}
+
+    def drop(session: Session, table: ResolvedAddress, *, force: bool) -> None:
+        if table in failures:
+            raise failures[table]
+        drop_queue(session, table, force=force)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_sqlqueue.queue.publishing.private_queue.drop_queue", drop)
+        assert sweep_private_queues(session, address_of, prefix=prefix) == [last]
+    assert f"The private queue {kept.canonical} is not dropped: It is another's." in caplog.text
+    assert gone.canonical not in caplog.text
+    assert sorted(sweep_private_queues(session, address_of, prefix=prefix), key=str) == [gone, kept]
 
 
 def test_a_private_queue_goes_with_the_error_that_ends_it(session: Session, address_of: AddressResolver) -> None:

@@ -25,6 +25,10 @@ def test_a_function_gets_the_offered_values_that_it_has_parameters_for() -> None
     assert arguments_for(any_names, OFFERED, {"rate": 2.0}) == {"context": 1, "queue": 2, "rate": 2.0}
 
 
+def test_a_function_whose_parameters_have_no_names_gets_no_offered_values() -> None:
+    assert arguments_for(max, OFFERED, {"key": len}) == {"key": len}
+
+
 def test_an_argument_that_the_function_does_not_take_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"cannot be called with a message and its arguments: .*'speed'"):
         arguments_for(some_names, OFFERED, {"speed": 1})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.endpoint.consumer import Consumer, pause_until_due
-from airflow_sqlqueue.endpoint.consumers import SharedBudget
+from airflow_sqlqueue.endpoint.consumers import Consumers, SharedBudget
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import ConfigurationError, ServerUnreachableError
 from airflow_sqlqueue.messages.routing import AddressResolver
@@ -33,7 +33,8 @@ def test_the_mover_runs_when_a_message_may_be_due(away: float | None, retry_seco
     assert pause_until_due(until, retry_seconds) == pause
 
 
-def test_a_consumer_that_waits_for_its_server_can_be_stopped() -> None:
+@pytest.mark.parametrize("kind", [Consumer, Consumers])
+def test_a_consumer_that_waits_for_its_server_can_be_stopped(kind: type[Consumer | Consumers]) -> None:
     stop = threading.Event()
     tries: list[int] = []
 
@@ -45,8 +46,10 @@ def test_a_consumer_that_waits_for_its_server_can_be_stopped() -> None:
         raise ServerUnreachableError("No SQL Server answers.")
 
     options = ConsumeOptions(until_empty=False, wait_for_server=True)
-    done = Consumer(connect, AddressResolver("dbo", "shop"), "orders", print, options, stop=stop).run()
-    assert (done.messages, len(tries)) == (0, 2)
+    reached: list[bool] = []
+    names = connect, AddressResolver("dbo", "shop"), "orders", print, options
+    done = kind(*names, stop=stop, on_contact=reached.append).run()
+    assert (done.messages, len(tries), reached) == (0, 2, [False, False])
 
 
 @pytest.mark.parametrize(("unused", "granted"), [(1, 1), (0, 0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import uuid
 from collections.abc import Callable
@@ -116,6 +117,28 @@ def test_an_idle_queue_is_read_once() -> None:
     pool, parts = pool_of(queue, lambda _: None)
     pool.run()
     assert (queue.looks, parts) == (1, [])
+
+
+def test_an_interrupt_ends_everybody() -> None:
+    """It comes while the workers are in their first parts."""
+    main, together, left = threading.get_ident(), threading.Barrier(4), list[int]()
+
+    def wait_for_the_end(cancelled: threading.Event) -> None:
+        if together.wait(30) == 0:
+            signal.pthread_kill(main, signal.SIGINT)
+        assert cancelled.wait(30)
+        left.append(1)
+        raise CancelledError
+
+    pool, parts = pool_of(Queue(list(range(100))), wait_for_the_end)
+    # A process that was started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pool.run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (len(left), parts) == (4, [])
 
 
 def test_an_error_ends_everybody() -> None:
