@@ -9,6 +9,7 @@ from airflow_sqlqueue.hooks.access_token import ConnectionToken
 from airflow_sqlqueue.hooks.spark_target import SparkTarget
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.operators import SqlQueueSubscribeOperator
+from airflow_sqlqueue.server.connection_policy import Allowed
 from airflow_sqlqueue.server.settings import load_pyodbc, packaged_driver
 
 
@@ -120,6 +121,12 @@ def test_a_connection_may_name_an_installed_driver_of_microsofts_alone(connectio
     for name in (*names[:2], "ODBC Driver 18 for SQL Server"):
         with pytest.raises(ConfigurationError, match="allow_driver_in_extra"):
             odbc(connection(extra={"driver": name}))
+
+
+def test_other_drivers_are_allowed_by_the_configuration_alone() -> None:
+    with pytest.raises(ConfigurationError, match="allow_driver_in_extra"):
+        Allowed().check_driver("Other", ["Other"])
+    Allowed(any_driver=True).check_driver("Other", ["Other"])
 
 
 def test_the_hook_may_name_any_driver(connection: Any) -> None:

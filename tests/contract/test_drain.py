@@ -157,6 +157,23 @@ def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging
     assert depth(queue).messages == 50
 
 
+def test_a_limit_on_bytes_is_kept_over_tries(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 100)
+    batch_id = uuid.uuid4()
+    options = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=0, max_bytes=1)
+
+    def interrupt(_: Progress) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        Drain(
+            connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=options), on_progress=interrupt
+        ).run()
+    left = depth(queue).messages
+    batch = drain(connect, queue, staging, options, batch_id=batch_id).batch
+    assert (depth(queue).messages, batch.messages) == (left, 100 - left)
+
+
 def test_a_part_that_comes_after_the_seal_is_undone(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:

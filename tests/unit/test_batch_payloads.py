@@ -159,6 +159,13 @@ def test_rows_are_written_in_groups(share: Path, staging: StagingFolder, monkeyp
     assert [row.content for row in staged_payloads(batch)] == [b"x" * 600] * 5
 
 
+def test_keys_count_for_a_group(share: Path, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_payloads, "_GROUP_BYTES", 1000)
+    batch, parts = staged(staging, [names(Picture="k" * 400)] * 5)
+    file = fetch_payloads(batch, parts, DataBus(share), staging).file
+    assert pq.ParquetFile(folder_of(staging, batch) / str(file)).num_row_groups == 2
+
+
 def test_a_payload_that_cannot_be_opened_leaves_the_others(
     share: Path, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
