@@ -17,7 +17,8 @@ OnReceived = Callable[[Callable[[int], int]], None]
 
 
 class Outcome(Enum):
-    """Outcome of a message that was received. After ``ROLLED_BACK`` the message, or its batch, is in the queue again.
+    """Outcome of a message that was received. After ``ROLLED_BACK`` the message, or its batch, is in the queue again,
+    and so it is after ``WAITED``, which is no failure: another handler has a message with its id.
 
     After ``GIVEN_UP`` it is in the error queue without another attempt, and after ``FAILED`` because of this attempt.
     """
@@ -30,6 +31,12 @@ class Outcome(Enum):
     DUPLICATE = "duplicate"
     DISCARDED = "discarded"
     ROLLED_BACK = "rolled_back"
+    WAITED = "waited"
+
+    @property
+    def stays(self) -> bool:
+        """Whether the message, or its batch, is in the queue again."""
+        return self in (Outcome.ROLLED_BACK, Outcome.WAITED)
 
 
 @dataclass

@@ -187,7 +187,7 @@ class Consumer:
         done.forwarded += outcome is Outcome.FORWARDED
         done.duplicates += outcome is Outcome.DUPLICATE
         done.discarded += outcome is Outcome.DISCARDED
-        done.rolled_back += outcome is Outcome.ROLLED_BACK
+        done.rolled_back += outcome.stays
         self._on_progress(done)
 
     def _maintain(self, connection: Reconnecting[Session], endpoint: Endpoint) -> float | None:

@@ -106,7 +106,7 @@ class Handler:
             if attempt.waits:
                 log.info("Message %s waits: another handler has one with its id", _id_of(attempt.received[0]))
                 self._put_back(attempt)
-                return [Outcome.ROLLED_BACK]
+                return [Outcome.WAITED]
             if attempt.message is None or not attempt.is_to_blame(error):
                 raise
             if attempt.giving_up:

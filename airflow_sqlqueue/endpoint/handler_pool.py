@@ -136,7 +136,7 @@ class HandlerPool:
                 outcomes = handler.next(sessions, reserved)
             finally:
                 if reserved:
-                    used = sum(each is not Outcome.ROLLED_BACK for each in outcomes) + handler.is_unsettled
+                    used = sum(not each.stays for each in outcomes) + handler.is_unsettled
                     self._budget.give_back(reserved - used)
             self._run.on_contact(True)
             if outcomes:
