@@ -188,6 +188,18 @@ def test_a_send_names_the_column_that_it_cannot_fill(session: Session, table: Re
     assert depth(queue).messages == 0
 
 
+def test_a_send_to_a_copied_table_names_the_column_that_lost_its_identity(
+    session: Session, table: ResolvedAddress
+) -> None:
+    types = "[Id] uniqueidentifier NOT NULL, [Expires] datetime, [Headers] nvarchar(max) NOT NULL, "
+    run_sql(
+        session, f"CREATE TABLE {table.qualified_name} ({types}[Body] varbinary(max), [RowVersion] bigint NOT NULL)"
+    )
+    queue = QueueTable(session, table)
+    with pytest.raises(NotAQueueError, match="'RowVersion' takes no NULL and has no default"), session.transaction():
+        queue.send([Message()])
+
+
 @pytest.mark.parametrize(
     ("layout", "days", "warnings"), [("v2", 25, 1), ("v3.0", 25, 1), ("v2", 24, 0), ("v3.1", 25, 0), ("v9", 25, 0)]
 )

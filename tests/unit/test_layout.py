@@ -152,3 +152,5 @@ def test_columns_that_a_sender_must_fill() -> None:
     layout = replace(MODERN, columns={**COLUMNS, **optional, **needed})
     assert layout.unknown_columns == ("Null", "Default", "Computed", "Tenant")
     assert layout.unfilled_columns == ("Tenant",)
+    copied = {"RowVersion": TableColumn("bigint", 8, nullable=False)}
+    assert replace(MODERN, columns={**COLUMNS, **copied}).unfilled_columns == ("RowVersion",)

@@ -239,8 +239,15 @@ class Layout:
 
     @property
     def unfilled_columns(self) -> tuple[str, ...]:
-        """Unknown columns that take no NULL and have no default: with one of them nothing can be sent."""
-        return tuple(name for name in self.unknown_columns if not self.columns[name].filled)
+        """Columns that no sender writes, take no NULL and have no default: with one of them nothing can be sent.
+
+        They are unknown columns, and a RowVersion that is no identity, as copies of tables have it.
+        """
+        return tuple(
+            name
+            for name, column in self.columns.items()
+            if (name in self.unknown_columns or name == "RowVersion") and not column.filled
+        )
 
     def index_on(self, column: str) -> Index | None:
         """Return the index to find rows by ``column``: enabled before disabled, clustered before nonclustered.
