@@ -123,7 +123,12 @@ def _take(queue: QueueTable, row_version: int) -> ReceivedMessage:
 
 
 def _read(queue: QueueTable, row_version: int) -> ReceivedMessage:
-    """Read the whole row by a receive that is rolled back."""
+    """Read the whole row by a receive that is rolled back, in a transaction of the caller's to a savepoint."""
+    if queue.session.in_transaction:
+        queue.session.save()
+        message = _take(queue, row_version)
+        queue.session.roll_back_to_savepoint()
+        return message
     queue.session.begin()
     try:
         return _take(queue, row_version)

@@ -89,3 +89,16 @@ def test_an_edit_is_part_of_a_transaction(error: QueueTable, sales: QueueTable, 
     with pytest.raises(InterruptedError):
         edit_and_fail()
     assert (bodies(error), bodies(sales)) == ([b"old"], [])
+
+
+def test_an_edit_that_leaves_the_original_is_part_of_a_transaction(
+    error: QueueTable, sales: QueueTable, resolver: AddressResolver
+) -> None:
+    error.send([failed("Sales", b"old"), failed("Sales", b"other")])
+    old, other = error.peek(2)
+    with error.session.transaction():
+        error.take([other.row_version])
+        edit(error, resolver, old.row_version, body=b"new", keep_original=True)
+        with pytest.raises(MessageNotFoundError):
+            edit(error, resolver, other.row_version, body=b"new", keep_original=True, to_queue="Sales")
+    assert (bodies(error), bodies(sales)) == ([b"old"], [b"new"])
