@@ -84,16 +84,17 @@ class Return(ActionEffect):
         self._destinations = Destinations(store.queue, store.resolver)
 
     def target(self, message: FailedMessage) -> QueueTable | StayReason:
-        return self._destinations.of(message)
+        found = self._destinations.of(message)
+        return StayReason.MALFORMED if isinstance(found, QueueTable) and _is_malformed(message) else found
 
     def handle(self, target: QueueTable | None, chunk: Sequence[FailedMessage]) -> int:
         assert target is not None
         moved = 0
-        for malformed, run in groupby(chunk, key=lambda message: message.kind == MALFORMED):
+        for unchanged, run in groupby(chunk, key=_is_malformed):
             row_versions = _numbers(list(run))
-            taken = [] if malformed else self._queue.take(row_versions)
+            taken = [] if unchanged else self._queue.take(row_versions)
             with refusals():
-                if malformed:
+                if unchanged:
                     moved += transfer(self._queue, target, row_versions)
                 else:
                     target.send(map(without_failure, taken))
@@ -102,14 +103,17 @@ class Return(ActionEffect):
 
 
 class Redirect(Return):
-    """Return of failed messages to one queue that the caller names, with ``malformed`` also of malformed ones."""
+    """Return of failed messages to one queue that the caller names.
+
+    With ``malformed`` also of those whose headers cannot be read, or not be written again: their text is unchanged.
+    """
 
     def __init__(self, store: ErrorStore, given: ActionInputs) -> None:
         super().__init__(store, given)
         self._target = other_queue(store.queue, store.resolver, given.to_queue)
 
     def target(self, message: FailedMessage) -> QueueTable | StayReason:
-        is_refused = message.kind == MALFORMED and not self._given.malformed
+        is_refused = _is_malformed(message) and not self._given.malformed
         return StayReason.MALFORMED if is_refused else self._target
 
 
@@ -167,6 +171,11 @@ class DeleteArchived(ActionEffect):
 
     def handle(self, target: QueueTable | None, chunk: Sequence[FailedMessage]) -> int:
         return self._store.archived().delete(_numbers(chunk))
+
+
+def _is_malformed(message: FailedMessage) -> bool:
+    """Return whether a message can only move with its headers unchanged."""
+    return message.kind == MALFORMED or not message.can_be_returned
 
 
 def _numbers(chunk: Sequence[FailedMessage]) -> list[int]:

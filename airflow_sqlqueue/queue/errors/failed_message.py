@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from airflow_sqlqueue.messages.envelope import Envelope
-from airflow_sqlqueue.messages.message import DecodedHeaders
+from airflow_sqlqueue.messages.message import DecodedHeaders, can_be_written
+from airflow_sqlqueue.queue.errors.failure_headers import FAILURE_HEADERS
 
 FAILED = "failed"
 NO_FAILED_QUEUE = "no failed queue"
@@ -37,7 +38,8 @@ class FailedMessage:
     Id where the headers have none. ``endpoint`` is the one that failed; old versions do not name it, then it is the
     table of ``failed_queue``. ``message_type`` is the first enclosed type without its assembly. Unknown values are
     None. ``machines`` are those that the headers name, ``size`` is in bytes, of headers and body. ``archived`` is None
-    in an error queue; in the archive ``row_version`` is the message's number there.
+    in an error queue; in the archive ``row_version`` is the message's number there. ``can_be_returned`` is False if the
+    headers can be read, but not written again without those of the failure.
     """
 
     row_version: int
@@ -54,10 +56,12 @@ class FailedMessage:
     problem: str | None = None
     machines: frozenset[str] = field(default=frozenset(), repr=False)
     archived: Archived | None = None
+    can_be_returned: bool = field(default=True, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        values = {name: value for name, value in vars(self).items() if name not in ("size", "machines", "archived")}
+        hidden = {"size", "machines", "archived", "can_be_returned"}
+        values = {name: value for name, value in vars(self).items() if name not in hidden}
         failed_at = self.time_of_failure.isoformat() if self.time_of_failure else None
         values |= {"id": str(self.id), "time_of_failure": failed_at}
         if self.archived is not None:
@@ -74,6 +78,7 @@ def classify(
     failure, audit = envelope.failure, envelope.audit
     failed_queue = failure.failed_queue if (failure.failed_queue or "").strip() else None
     well = FAILED if failed_queue else NO_FAILED_QUEUE
+    kept = {name: value for name, value in headers.values.items() if not name.startswith(FAILURE_HEADERS)}
     machines = (envelope.routing.originating_machine, audit.processing_machine)
     return FailedMessage(
         row_version=row_version,
@@ -89,6 +94,7 @@ def classify(
         size=body_bytes + header_bytes,
         problem=envelope.problem,
         machines=frozenset(machine for machine in machines if machine),
+        can_be_returned=can_be_written(kept),
     )
 
 
