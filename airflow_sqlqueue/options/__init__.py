@@ -27,6 +27,8 @@ _SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "": 1}
 _TIMES = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _SIZE = re.compile(r"\s*(\d{1,18})\s*(GiB|MiB|KiB|)")
 _AGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd])")
+_NUMBERS = ("int", "float")
+"""Types whose values stand for each other."""
 _LITERAL = re.compile(r"``([^`]*)``")
 
 
@@ -109,6 +111,9 @@ class Option:
             return
         if self.choices and value not in self.choices:
             raise ConfigurationError(f"{self.name} is {quoted(str(value))}: choose one of {', '.join(self.choices)}.")
+        kind, given = self.type.removesuffix(" | None"), type(value)
+        if kind.isidentifier() and kind not in _NUMBERS and kind not in [each.__name__ for each in given.__mro__]:
+            raise ConfigurationError(f"{self.name} is a value of type {given.__name__}: give one of type {kind}.")
         above, least, most = self.above, self.least, self.most
         try:
             # Not a number is beyond every limit.
@@ -118,7 +123,6 @@ class Option:
                 and (most is None or value <= most)
             )
         except TypeError:
-            kind = self.type.removesuffix(" | None")
             raise ConfigurationError(f"{self.name} is {quoted(str(value))}: give a value of type {kind}.") from None
         if not is_within:
             reason = self.because or ("leave it out for no limit" if self.default is None else "")

@@ -76,6 +76,10 @@ def test_other_values_are_refused(read: Any, value: Any, says: str) -> None:
         read("x", value)
 
 
+class Lid:
+    """Lid of a lamp."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LampOptions(Options):
     """Options of a lamp."""
@@ -88,6 +92,8 @@ class LampOptions(Options):
     oil: int = option(16 * 2**20, "oil in bytes", unit=BYTES, least=1, most=2**30)
     delay: timedelta = option(timedelta(hours=36), "time before light", least=timedelta(0))
     owner: str | None = argument(None, "owner of the lamp")
+    shaded: bool = argument(False, "whether it has a shade", repr=False)
+    lid: Lid | None = argument(None, "lid of the lamp", repr=False)
     key: str | None = argument(None, "key of the lamp", repr=False)
 
 
@@ -107,6 +113,8 @@ def test_the_docstring_has_every_option_with_its_choices_limits_and_plain_defaul
 :param oil: oil in bytes; 1 to 1GiB, 16MiB by default.
 :param delay: time before light, 36h by default.
 :param owner: owner of the lamp.
+:param shaded: whether it has a shade.
+:param lid: lid of the lamp.
 :param key: key of the lamp."""
     )
     assert LampOptions.parameter == "lamp_options"
@@ -126,7 +134,10 @@ def test_the_docstring_has_every_option_with_its_choices_limits_and_plain_defaul
         ({"delay": timedelta(seconds=-1)}, "delay must be 0s or more."),
         ({"lamps": "4"}, "lamps is '4': give a value of type int."),
         ({"hours": [1]}, "hours is '[1]': give a value of type float."),
-        ({"delay": 5}, "delay is '5': give a value of type timedelta."),
+        ({"delay": 5}, "delay is a value of type int: give one of type timedelta."),
+        ({"owner": 5}, "owner is a value of type int: give one of type str."),
+        ({"shaded": "no"}, "shaded is a value of type str: give one of type bool."),
+        ({"lid": {"a": 1}}, "lid is a value of type dict: give one of type Lid."),
     ],
 )
 def test_values_outside_of_choices_and_limits_are_refused(values: dict[str, Any], says: str) -> None:
@@ -136,6 +147,10 @@ def test_values_outside_of_choices_and_limits_are_refused(values: dict[str, Any]
 
 
 def test_values_at_the_limits_are_taken() -> None:
+    class OwnLid(Lid):
+        """Lid of a class that inherits from the named one."""
+
+    LampOptions(lid=OwnLid(), hours=2, shaded=True)
     LampOptions(shade="blue", hours=1_000, lamps=1, most=1, oil=1, delay=timedelta(0))
     LampOptions(hours=1e-9, lamps=2_000, oil=2**30)
 
