@@ -105,6 +105,12 @@ class Message:
     def __post_init__(self) -> None:
         if not isinstance(self.body, bytes):
             raise MessageError(f"A message's body is bytes, not {type(self.body).__name__}: encode it first.")
+        lives = self.time_to_be_received
+        if lives is not None and not isinstance(lives, timedelta):
+            raise MessageError(
+                f"A message's time to be received is a timedelta, not {type(lives).__name__}: write "
+                "timedelta(seconds=...)."
+            )
 
     def header(self, name: str) -> str | None:
         """Return the value of a header, or None if it is missing or the headers are text."""

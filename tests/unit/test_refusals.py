@@ -14,6 +14,7 @@ from airflow_sqlqueue.messages.address import QueueAddress
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import endpoint_table
+from airflow_sqlqueue.queue.delayed.table import _when
 from airflow_sqlqueue.queue.errors.actions import ACTIONS, action_named
 from airflow_sqlqueue.queue.errors.editing import check_headers
 from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
@@ -21,6 +22,7 @@ from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 
 NOTHING: Any = None
 TEXT: Any = "text"
+NUMBER: Any = 3_600
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,9 @@ TEXT: Any = "text"
         (lambda: QueueAddress("Sales", "a@b").text_for("3.0"), AddressError, "Version 3.0 cannot read the schema"),
         (lambda: endpoint_table(" "), AddressError, "endpoint name is blank"),
         (lambda: Message({}, TEXT), MessageError, "body is bytes, not str"),
+        (lambda: Message({}, b"", NUMBER), MessageError, "to be received is a timedelta, not int"),
+        (lambda: _when(NUMBER, None), MessageError, "A delay is a timedelta"),
+        (lambda: _when(None, TEXT), MessageError, "a due time a datetime"),
         (lambda: check_headers({f"k{number}": "" for number in range(10_001)}), MessageError, "more than 10,000"),
         (
             lambda: failed_message(Envelope.of(Message("{")), Failure.of(ValueError()), "Sales", "Sales"),
