@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 import subprocess
@@ -165,8 +166,11 @@ class Environment:
         self.uv("pip", verb, "--quiet", *options, "--python", str(self.folder / "bin/python"), *arguments)
 
     def run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        done = [str(self.folder / "bin" / command), *arguments]
-        return subprocess.run(done, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False)
+        """Run a command without the PYTHONPATH of this process, whose packages would come before its own."""
+        done, variables = [str(self.folder / "bin" / command), *arguments], {**os.environ, "PYTHONPATH": ""}
+        return subprocess.run(
+            done, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=120, check=False
+        )
 
     def shows(self, program: str) -> list[str]:
         """The words that a program prints, without this process's variables and folder."""
