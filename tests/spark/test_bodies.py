@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +16,9 @@ from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.messages.row import drained_row_schema
+from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.spark import parse_bodies, read_batch, read_bodies, verify_count
+from airflow_sqlqueue.spark.jobs import replay as replay_program
 from airflow_sqlqueue.spark.source.messages import message_row
 
 if TYPE_CHECKING:
@@ -31,7 +35,8 @@ def batch(tmp_path: Path) -> Batch:
     folder.mkdir(parents=True)
     rows = []
     for n, body in enumerate(BODIES):
-        row = {"Id": str(n), "Headers": "{}", "Body": body, "RowVersion": n, "Expired": False}
+        row_id = f"00000000-0000-4000-a000-{n:012}"
+        row = {"Id": row_id, "Headers": "{}", "Body": body, "RowVersion": n, "Expired": False}
         if n in IN_FILES:
             path = folder / f"body-{PART}-{n:06}.bin"
             path.write_bytes(body or b"")
@@ -62,6 +67,23 @@ def test_a_large_body_that_was_fetched_is_parsed_and_sent(spark: SparkSession, b
     assert (parsed["Id"], parsed["_unparsed"]) == (7, None)
     (row,) = whole.select("headers_raw", "Body", "BodyFile").collect()
     assert message_row(row.asDict()).body == b'{"Id":7}'
+
+
+def test_the_program_of_a_replay_fetches_large_bodies(
+    spark: SparkSession,
+    batch: Batch,
+    tmp_path: Path,
+    queue: QueueTable,
+    server_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")  # as spark-submit has it
+    monkeypatch.setenv("SQLQUEUE_URL", server_url)
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps(batch.to_dict()), "utf-8")
+    source = ["--manifest", str(manifest), "--where", "RowVersion > 1"]
+    assert replay_program.main([*source, "--queue", queue.address.canonical, "--send-id", "large"]) == 0
+    assert Counter(message.body or None for message in queue.peek(10)) == Counter(BODIES[2:])
 
 
 def test_without_large_bodies_nothing_is_read(spark: SparkSession, batch: Batch) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
-from airflow_sqlqueue.spark.batch import read_batch, verify_count
+from airflow_sqlqueue.spark.batch import read_batch, read_bodies, verify_count
 from airflow_sqlqueue.spark.manifests import load_batch
 from airflow_sqlqueue.spark.session import local_session
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
@@ -88,9 +88,13 @@ class Program:
         return None if batch.stage == "files" else connection_of_environment()
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Return the messages that the arguments name. For a batch their number is checked by :func:`verify_count`."""
+        """Return the messages that the arguments name.
+
+        Those of a batch are checked by :func:`verify_count`, and have their bodies, however large these are.
+        """
         from pyspark.errors import AnalysisException
 
+        batch = None
         if self._options.table is not None:
             try:
                 rows = spark.read.parquet(self._options.table)
@@ -103,14 +107,14 @@ class Program:
             batch = self.batch(spark)
             rows = read_batch(spark, batch, self.connection(batch))
             verify_count(rows, batch)
-        if self._options.where is None:
-            return rows
-        try:
-            return rows.where(self._options.where)
-        except AnalysisException as error:
-            raise ConfigurationError(
-                f"--where is not a condition of Spark's SQL on the columns of the messages: {error.getCondition()}."
-            ) from error
+        if self._options.where is not None:
+            try:
+                rows = rows.where(self._options.where)
+            except AnalysisException as error:
+                raise ConfigurationError(
+                    f"--where is not a condition of Spark's SQL on the columns of the messages: {error.getCondition()}."
+                ) from error
+        return rows if batch is None else read_bodies(rows, batch)
 
     def answer(self, **counts: int) -> None:
         """Print the counts as one line of JSON."""
