@@ -164,8 +164,11 @@ def message(name: str, body: str) -> Message:
 
 
 def expected(messages: list[Message], batch_id: str) -> Counter[tuple[str, str]]:
-    bodies = [message.body.decode() for message in messages]
-    return Counter((batch_id, str(json.loads(body)["N"]) if body[0] == "{" else body) for body in bodies)
+    return Counter((batch_id, said(message.body.decode())) for message in messages)
+
+
+def said(body: str) -> str:
+    return str(json.loads(body)["N"]) if body[0] == "{" else body
 
 
 def check_killed_run(place: Place, method: str, number: int, when: str) -> None:
@@ -196,6 +199,33 @@ def check_killed_reparse(place: Place, method: str, number: int, when: str) -> N
             *("1", "100", "101", "2", "3"),
             *("message 0", '{"N": 102}'),
         ]
+
+
+def check_other_schemas(place: Place) -> None:
+    """A batch is repeated with another schema of its types: each message is in one table, those that are parsed now in
+    that of their type.
+    """
+    folder = place.tmp_path / "schemas"
+    folder.mkdir()
+    broken = [folder / f"{name}.json" for name in TYPES[:2]]
+    for path in broken:
+        path.write_text("{")
+    messages = [message(TYPES[n % 2], json.dumps({"N": n})) for n in range(4)]
+    messages += [message(TYPES[0], "broken"), message("", "no type")]
+    batch, wanted = batches_in(place.tmp_path)(messages), expected(messages, "batch-1")
+    unparsed = []
+    for mended in ((), (0,), (1,), (1,)):
+        for number, path in enumerate(broken):
+            path.unlink(missing_ok=True)
+            if number not in mended:
+                path.write_text("{")
+        write_message_tables(place.spark, batch, place.location, schemas=folder, **place.options)
+        found = list(place.content().elements())
+        assert Counter((key, said(text)) for key, text in found) == wanted
+        unparsed.append(sum(text[0] == "{" for _, text in found))
+    assert unparsed == [4, 2, 0, 0]
+    reparse(place.spark, place.location, **place.options)
+    assert place.content() == wanted
 
 
 def check_killed_compaction(place: Place, method: str, number: int, when: str) -> None:

@@ -28,6 +28,7 @@ from tests.sinks.message_tables import (
     check_killed_reparse,
     check_killed_rewrite,
     check_killed_run,
+    check_other_schemas,
     chosen,
     expected,
     sent,
@@ -85,6 +86,11 @@ def test_a_killed_run_is_repeated(place: Place, method: str, number: int, when: 
 @pytest.mark.parametrize(("method", "number", "when"), chosen(REPARSE_POINTS, 2))
 def test_a_killed_second_parse_is_repeated(place: Place, method: str, number: int, when: str) -> None:
     check_killed_reparse(place, method, number, when)
+
+
+@pytest.mark.timeout(600)
+def test_a_batch_that_is_repeated_with_other_schemas_is_in_one_table(place: Place) -> None:
+    check_other_schemas(place)
 
 
 @pytest.mark.timeout(600)

@@ -32,6 +32,7 @@ from tests.sinks.message_tables import (
     check_killed_reparse,
     check_killed_rewrite,
     check_killed_run,
+    check_other_schemas,
     chosen,
     drawn,
     message,
@@ -85,6 +86,13 @@ def test_a_killed_compaction_is_repeated(
     method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
 ) -> None:
     check_killed_compaction(place("delta", spark, config, tmp_path), method, number, when)
+
+
+@pytest.mark.timeout(600)
+def test_a_batch_that_is_repeated_with_other_schemas_is_in_one_table(
+    spark: SparkSession, config: dict[str, str], tmp_path: Path
+) -> None:
+    check_other_schemas(place("delta", spark, config, tmp_path))
 
 
 def test_a_foreign_table_keeps_no_other_from_its_compaction(

@@ -78,6 +78,10 @@ class Location:
         """Return the tables of unparsed messages."""
         return [table for table in self.tables() if table.endswith(self._suffix)]
 
+    def of_type(self, table: str) -> str:
+        """Return the table of the type for that of its unparsed messages; another table as it is."""
+        return table.removesuffix(self._suffix)
+
     def _named(self, name: str) -> str:
         return f"{self._location}{'.' if self._in_catalog else '/'}{name}"
 

@@ -16,6 +16,7 @@ from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.errors import ConfigurationError, TransientError
 from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT, Make, ParquetFormat, no_table
 from airflow_sqlqueue.spark.message_tables.places import Location, absolute, is_folder
+from airflow_sqlqueue.spark.message_tables.repetitions import leave_out_parsed
 from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg
 from airflow_sqlqueue.spark.sinks.checks import TIMES, is_table_name, quoted, quoted_table, session_settings
 from airflow_sqlqueue.spark.sinks.delta import delta_name, save_delta
@@ -58,9 +59,6 @@ class _Commits(Location):
             return None
         return found
 
-    def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str]) -> None:
-        """Check nothing: a commit has all rows of its job."""
-
     def read(self, table: str, schema: StructType | None = None) -> DataFrame:
         return self._spark.table(self._name(table))
 
@@ -78,6 +76,9 @@ class _Commits(Location):
 
 class DeltaFormat(_Commits):
     """Folders of Delta Lake, or tables in a schema of a catalog."""
+
+    def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str]) -> None:
+        leave_out_parsed(self, key, messages)
 
     def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_delta(_with_attempt(rows, partition_of(key), 0), table, key, merge_schema=True)
@@ -116,6 +117,9 @@ class IcebergFormat(_Commits):
     """Tables in a namespace of an Iceberg catalog."""
 
     same_types = (("integer", "byte"), ("integer", "short"))
+
+    def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str]) -> None:
+        leave_out_parsed(self, key, messages)
 
     def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_iceberg(_with_attempt(rows, partition_of(key), 0), table, key, merge_schema=True)

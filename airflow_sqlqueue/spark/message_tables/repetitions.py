@@ -1,0 +1,82 @@
+"""Batches that are repeated with other schemas or decoders, in tables of a format with commits.
+
+A commit has all rows of its job, but an earlier run may have put messages into other tables.
+Source: docs/design.md, "Tables of message types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.bodies.names import name_key
+from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT
+from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
+from airflow_sqlqueue.spark.sinks.partitions import COLUMN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from airflow_sqlqueue.spark.message_tables.table_formats import DeltaFormat, IcebergFormat
+
+
+def leave_out_parsed(lake: DeltaFormat | IcebergFormat, key: AnyKey, messages: Mapping[str, int]) -> None:
+    """Leave no message of a batch in a table of unparsed messages that the table of its type has.
+
+    ``messages`` has the number of each table that this run has written. Killed, it is done by the next run.
+    """
+    from pyspark.sql import functions as sf
+
+    numbers, of_types = {name_key(table): number for table, number in messages.items()}, _of_types(lake, messages)
+    if not of_types:
+        return
+    counts = (
+        _of_batch(lake, table, key).groupBy(ATTEMPT).count().select(sf.lit(table), ATTEMPT, "count")
+        for table in of_types
+    )
+    found: dict[str, dict[int, int]] = {}
+    for table, attempt, count in _united(counts).collect():
+        found.setdefault(table, {})[attempt] = count
+    for table, attempts in found.items():
+        # A type without a message that is parsed in this run may have its messages in its table.
+        is_parsed = name_key(of_types[table][0]) in numbers
+        if is_parsed and sum(attempts.values()) == numbers.get(name_key(table)):
+            continue
+        for attempt in sorted(attempts):
+            _leave_out(lake, of_types[table], table, key, attempt)
+
+
+def _of_types(lake: DeltaFormat | IcebergFormat, messages: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return the tables of unparsed messages that may have some of a batch, with the tables of their types."""
+    existing = {name_key(table): table for table in lake.tables()}
+    written = {name_key(lake.of_type(table)) for table in messages}
+    found = {}
+    for table in existing.values():
+        of_type = name_key(lake.of_type(table))
+        if of_type != name_key(table) and of_type in written and of_type in existing:
+            found[table] = [existing[of_type]]
+    parsed = [table for table in messages if lake.of_type(table) == table]
+    of_none = existing.get(name_key(lake.table(None, is_unparsed=True)))
+    return {**found, of_none: parsed} if parsed and of_none is not None else found
+
+
+def _leave_out(lake: DeltaFormat | IcebergFormat, parsed: Sequence[str], table: str, key: AnyKey, attempt: int) -> None:
+    """Remove the rows of a batch and an attempt that these tables have."""
+    own = _of_batch(lake, table, key).where(f"{ATTEMPT} = {attempt:d}").drop(COLUMN, ATTEMPT)
+    has = _united(_of_batch(lake, each, key).select("RowVersion", "message_id") for each in parsed)
+    rest = own.join(has, ["RowVersion", "message_id"], "left_anti").select(own.columns)
+    left = rest.count()
+    if left == own.count():
+        return
+    if left:
+        lake.replace(rest, table, partition_of(key), attempt + 1)
+    lake.remove(table, partition_of(key), attempt)
+
+
+def _of_batch(lake: DeltaFormat | IcebergFormat, table: str, key: AnyKey) -> DataFrame:
+    return lake.read(table).where(f"{COLUMN} = '{partition_of(key)}'")
+
+
+def _united(rows: Iterable[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.union(other), rows)
