@@ -44,11 +44,13 @@ def as_json(content: bytes) -> bytes:
     return json.dumps(b64encode(content).decode()).encode()
 
 
-def staged(staging: StagingFolder, messages: Sequence[Mapping[str, str | None]]) -> tuple[Batch, list[Part]]:
-    """A sealed batch of messages with these headers, in one part, and that part."""
+def staged(
+    staging: StagingFolder, messages: Sequence[Mapping[str, str | None]], row_id: str | None = None
+) -> tuple[Batch, list[Part]]:
+    """A sealed batch of messages with these headers, in one part, and that part; with one Id or with their own."""
     batch_id, part_id = uuid.uuid4(), uuid.uuid4()
     rows = [
-        Row(str(uuid.uuid4()), None, None, True, None, json.dumps(headers), b"{}", number, False)
+        Row(row_id or str(uuid.uuid4()), None, None, True, None, json.dumps(headers), b"{}", number, False)
         for number, headers in enumerate(messages, 1)
     ]
     file = PartFile(staging, str(batch_id), part_id)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def read_payloads(spark: SparkSession, batch: AnyBatch, connection: ConnectionSettings | None = None) -> DataFrame:
     """Return the payloads that the messages of a batch name, one row for each: join it with :func:`read_batch` by
-    ``Id``.
+    ``RowVersion``. Two rows may have one ``Id``, as the copies of an event in an audit queue.
 
     A drain with ``data_bus``, or :meth:`.client.batch_manager.BatchManager.fetch_payloads`, has fetched them. ``batch``
     is named as for :func:`read_batch`.

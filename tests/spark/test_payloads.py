@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +49,7 @@ def batch(tmp_path: Path) -> Batch:
 def test_payloads_join_the_messages_of_their_batch(spark: SparkSession, batch: Batch) -> None:
     payloads = read_payloads(spark, batch)
     assert payloads.columns == [*COLUMNS, "data"]
-    joined = read_batch(spark, batch).join(payloads.drop("message_id", "RowVersion", "content_type"), "Id")
+    joined = read_batch(spark, batch).join(payloads.drop("message_id", "Id", "content_type"), "RowVersion")
     rows = {row["property"]: row for row in joined.collect()}
     assert {name: row["content"] for name, row in rows.items()} == {**CONTENTS, "gone": None}
     assert {name: row["data"] for name, row in rows.items()} == DATA
@@ -56,6 +57,15 @@ def test_payloads_join_the_messages_of_their_batch(spark: SparkSession, batch: B
     assert rows["gone"]["key"] == KEY
     assert [rows[name]["message_id"] for name in ("bytes", "gone")] == ["id-1", rows["gone"]["Id"]]
     assert {row["message_id"] for row in payloads.collect()} == {"id-1", rows["gone"]["Id"]}
+
+
+def test_each_copy_of_an_event_has_its_own_payload(spark: SparkSession, tmp_path: Path) -> None:
+    share, staging = tmp_path / "share", StagingFolder.of(tmp_path / "staging")
+    headers = names(bytes=put(share, new_key(), CONTENTS["bytes"]))
+    batch, parts = staged(staging, [headers, headers], str(uuid.uuid4()))
+    fetch_payloads(batch, parts, DataBus(share), staging)
+    payloads = read_payloads(spark, batch).select("RowVersion", "data")
+    assert read_batch(spark, batch).join(payloads, "RowVersion").count() == 2
 
 
 def test_bytes_are_not_decoded_unless_they_are_selected(spark: SparkSession, batch: Batch) -> None:
