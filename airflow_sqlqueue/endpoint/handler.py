@@ -34,6 +34,7 @@ from airflow_sqlqueue.queue import MessageHead, QueueTable
 from airflow_sqlqueue.queue.errors import failure_headers
 from airflow_sqlqueue.queue.errors.handling import HANDLING, CurrentMessages
 from airflow_sqlqueue.queue.tables.discovery import find_queue
+from airflow_sqlqueue.server.reconnecting import passes
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.transactions import NONE, transaction
@@ -356,7 +357,8 @@ class Handler:
     def _settle(self, sessions: SessionStack) -> Outcome:
         """Finish a message that is in no queue; the handler repeats this until it succeeds.
 
-        A handled message is reported. A failed one, or one that cannot be reported, goes to the error queue.
+        A handled message is reported. A failed one, or one that cannot be reported, goes to the error queue, or back
+        into its queue if that error queue takes no message.
         """
         assert self._unsettled is not None
         attempt, failure = self._unsettled
@@ -383,11 +385,15 @@ class Handler:
                 with session.transaction():
                     self._give_up(tables, message, failure)
             except Exception as error:
-                if not errors.is_of_a_message(error):
+                is_refused = errors.is_of_a_message(error)
+                if not is_refused and passes(error, known=True):
                     raise
                 # The message is in no queue, so it is put back first; another handler may receive it then.
                 with session.transaction():
                     (row_version,) = tables.queue.send_numbered([failure_headers.unchanged(message)])
+                if not is_refused:
+                    self._unsettled = None
+                    raise
                 tables.dead_letter(row_version, error, Envelope.of(message).problem)
         self._unsettled = None
         return Outcome.FAILED

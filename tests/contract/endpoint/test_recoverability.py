@@ -356,7 +356,10 @@ def test_a_handler_fails_a_message_of_another_queue_into_its_own_error_queue(
     assert headers(billing.receive()[0])[HeaderNames.FAILED_Q] == client.resolve("orders").canonical
 
 
-def test_a_message_stays_when_the_error_queue_is_gone(client: QueueClient, orders: Queue, consume: Consume) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_a_message_stays_when_the_error_queue_is_gone(
+    client: QueueClient, orders: Queue, consume: Consume, mode: str
+) -> None:
     orders.send(numbered(1))
 
     def drop(message: Envelope) -> None:
@@ -366,7 +369,7 @@ def test_a_message_stays_when_the_error_queue_is_gone(client: QueueClient, order
         raise Declined
 
     with pytest.raises(Exception, match="error"):
-        consume(drop, ONCE)
+        consume(drop, ONCE, transaction_mode=mode)
     assert bodies(orders) == [b"0"]
 
 
