@@ -259,7 +259,8 @@ class Handler:
             envelope = Envelope.of(head.decoded)
             if self._failures.is_alone(head.row_version) or envelope.problem is not None or head.expired:
                 return False
-            return self._handlers.find(envelope) is function and self._destination(session, envelope) is None
+            is_ours = self._handlers.find_without_body(envelope) is function
+            return is_ours and self._destination(session, envelope) is None
 
         first = attempt.batch[0][0]
         left, seconds, stop = BATCH_BYTES - len(first.body), function.max_seconds, self._run.stop

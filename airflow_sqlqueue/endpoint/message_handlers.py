@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from airflow_sqlqueue.errors import ConfigurationError, NoHandlerError
 from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.envelope.cloud_events import is_structured
 from airflow_sqlqueue.messages.message import check_full_name
 from airflow_sqlqueue.options.arguments import arguments_for
 from airflow_sqlqueue.untrusted import quoted
@@ -124,6 +125,10 @@ class MessageHandlers:
             if name in self._by_type:
                 return self._by_type[name]
         return self._default
+
+    def find_without_body(self, message: Envelope) -> HandlerFunction | None:
+        """Return the function by a message's headers; None also if only the body, a whole CloudEvent, has the type."""
+        return None if self._by_type and is_structured(message.content.content_type) else self.find(message)
 
     @property
     def max_batch(self) -> int:

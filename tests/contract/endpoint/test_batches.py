@@ -125,6 +125,22 @@ def test_a_batch_has_messages_of_its_own_types_alone(client: QueueClient, orders
     assert (others, done.handled) == ([b"1", b"3"], 5)
 
 
+def test_an_event_whose_type_is_in_its_body_goes_to_the_function_of_its_type(orders: Queue, consume: Consume) -> None:
+    """The search for further messages of a batch reads no body."""
+    event = b'{"specversion": "1.0", "id": "1", "source": "shop", "type": "Shop.Placed", "data": {}}'
+    cloud_event = Message({HeaderNames.CONTENT_TYPE: "application/cloudevents+json"}, event)
+    orders.send([*numbered(1), cloud_event, *numbered(1)])
+    others, placed = Batches(), list[bytes]()
+    handlers = others.of()
+    handlers.handles("Shop.Placed")(lambda message: placed.append(message.body))
+    consume(handlers)
+    assert (others.lists, placed) == ([[b"0", b"0"]], [event])
+    orders.send([*numbered(1), cloud_event])
+    others = Batches()
+    consume(others.of())
+    assert others.lists == [[b"0", event]]
+
+
 def test_malformed_and_forwarded_messages_are_in_no_batch(
     client: QueueClient, orders: Queue, billing: Queue, error: Queue, consume: Consume
 ) -> None:
