@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.drain.request import DrainRequest
-    from airflow_sqlqueue.endpoint.handler import Handle
     from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
+    from airflow_sqlqueue.endpoint.run import Handle
 
 
 P = ParamSpec("P")

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.endpoint.attempt import Outcome
 from airflow_sqlqueue.endpoint.endpoint import Endpoint, EndpointTables
-from airflow_sqlqueue.endpoint.handler import Handle, Run
 from airflow_sqlqueue.endpoint.handler_pool import HandlerPool, StoppedError
 from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.endpoint.receiver import Receiver
 from airflow_sqlqueue.endpoint.recoverability import FailureStorage
+from airflow_sqlqueue.endpoint.run import Handle, Run
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.options.budget import Budget, TimeFunction

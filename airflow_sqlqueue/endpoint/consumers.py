@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import fields, replace
 
 from airflow_sqlqueue.endpoint.consumer import Consumer
-from airflow_sqlqueue.endpoint.handler import Handle
 from airflow_sqlqueue.endpoint.handler_pool import StoppedError
 from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
+from airflow_sqlqueue.endpoint.run import Handle
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.options.budget import Budget, Limits
 from airflow_sqlqueue.queue.tables.discovery import find_queue, find_secondary_queues

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import inspect
 import logging
-import threading
 from asyncio import CancelledError
-from collections.abc import Callable, Set
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Set
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timezone
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.endpoint import recoverability, service_control
 from airflow_sqlqueue.endpoint.attempt import Attempt, OnReceived, Outcome
-from airflow_sqlqueue.endpoint.endpoint import Endpoint, EndpointTables
-from airflow_sqlqueue.endpoint.message_handlers import DISCARD, HandlerFunction, MessageHandlers, no_handler
-from airflow_sqlqueue.endpoint.options import ConsumeOptions
-from airflow_sqlqueue.endpoint.receiver import Receiver
+from airflow_sqlqueue.endpoint.endpoint import EndpointTables
+from airflow_sqlqueue.endpoint.message_handlers import DISCARD, HandlerFunction, no_handler
+from airflow_sqlqueue.endpoint.run import Run
 from airflow_sqlqueue.endpoint.session_stack import SessionStack
 from airflow_sqlqueue.messages.envelope import Envelope, causation, tracing
 from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, can_be_written
-from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue import MessageHead, QueueTable
 from airflow_sqlqueue.queue.errors import failure_headers
@@ -36,42 +32,16 @@ from airflow_sqlqueue.queue.errors.handling import HANDLING, CurrentMessages
 from airflow_sqlqueue.queue.tables.discovery import find_queue
 from airflow_sqlqueue.server.reconnecting import passes
 from airflow_sqlqueue.server.session import Session
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.transactions import NONE, transaction
 from airflow_sqlqueue.untrusted import quoted
 
 log = logging.getLogger(__name__)
-
-Handle = Callable[[Envelope], Any]
-"""The function that handles a message; its result is ignored, and an exception makes the message fail."""
 
 BATCH_BYTES = 64 * MIB
 """Bytes of bodies at which the collection of a batch ends."""
 
 _NO_FAILURE = failure_headers.Failure("", {})
 """The failure of a message with unreadable headers, to which no header can be added."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """Run of a consumer, as all of its handlers share it. ``what`` names the work in the log and in errors.
-
-    ``stop``, when set, ends each handler after its current message. ``pause`` waits for a server that is away, and
-    ``on_contact`` is called with True after each receive.
-    """
-
-    connect: Callable[[], Session]
-    what: str
-    settings: ConnectionSettings
-    endpoint: Endpoint
-    resolver: AddressResolver
-    handlers: MessageHandlers
-    options: ConsumeOptions
-    failures: recoverability.FailureStorage
-    receiver: Receiver
-    stop: threading.Event
-    pause: Callable[[float], None]
-    on_contact: Callable[[bool], None]
 
 
 class Handler:
@@ -319,12 +289,18 @@ class Handler:
                 return handling.given_up
             self._unsettled = attempt, failure_headers.Failure.of(error)
             return frozenset()
+        except BaseException:
+            if not session.is_inherited:
+                with suppress(errors.SqlQueueError):
+                    self._undo_receive(session, attempt, handling)
+            raise
         finally:
             HANDLING.reset(token)
         if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
             attempt.at_risk = False
             if not inspect.isasyncgen(result):
                 getattr(result, "close", lambda: None)()
+            self._undo_receive(session, attempt, handling)
             raise errors.ConfigurationError(
                 "The handler is asynchronous or a generator, so nothing ran: give a function."
             )
@@ -389,15 +365,24 @@ class Handler:
                 is_refused = errors.is_of_a_message(error)
                 if not is_refused and passes(error, known=True):
                     raise
-                # The message is in no queue, so it is put back first; another handler may receive it then.
-                with session.transaction():
-                    (row_version,) = tables.queue.send_numbered([failure_headers.unchanged(message)])
+                row_version = self._send_back(tables, message)
                 if not is_refused:
                     self._unsettled = None
                     raise
                 tables.dead_letter(row_version, error, Envelope.of(message).problem)
         self._unsettled = None
         return Outcome.FAILED
+
+    def _undo_receive(self, session: Session, attempt: Attempt, handling: CurrentMessages) -> None:
+        """Put a message back that was not handled, where no rollback does so, unless it is in the error queue."""
+        if self._mode == NONE and not handling.given_up:
+            self._send_back(self._tables_of(session), attempt.received[0])
+
+    def _send_back(self, tables: EndpointTables, message: ReceivedMessage) -> int:
+        """Send a message that is in no queue back to its own, and return its RowVersion: others may receive it."""
+        with tables.session.transaction():
+            (row_version,) = tables.queue.send_numbered([failure_headers.unchanged(message)])
+        return row_version
 
     def _set_aside(self, sessions: SessionStack, message: ReceivedMessage, error: Exception) -> Outcome:
         """Move a message that the error queue has refused, unchanged; after the rollback it is in its queue."""

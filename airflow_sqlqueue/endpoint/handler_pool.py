@@ -16,7 +16,8 @@ from functools import partial
 
 from airflow_sqlqueue.endpoint.attempt import Outcome
 from airflow_sqlqueue.endpoint.failure_budget import FailureBudget
-from airflow_sqlqueue.endpoint.handler import Handler, Run
+from airflow_sqlqueue.endpoint.handler import Handler
+from airflow_sqlqueue.endpoint.run import Run
 from airflow_sqlqueue.endpoint.session_stack import SessionStack
 from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.server.reconnecting import MAX_SECONDS, Reconnecting
