@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from asyncio import CancelledError
-from collections.abc import Set
+from collections.abc import Callable, Set
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -372,6 +372,13 @@ class Handler:
                 tables.dead_letter(row_version, error, Envelope.of(message).problem)
         self._unsettled = None
         return Outcome.FAILED
+
+    def give_back(self, connect: Callable[[], SessionStack]) -> None:
+        """Send a failed message that is in no queue back to its own, if the error queue has not taken it to the end."""
+        if self._unsettled is not None and self._unsettled[1] is not None:
+            with connect().lend() as session:
+                self._send_back(self._tables_of(session), self._unsettled[0].received[0])
+            self._unsettled = None
 
     def _undo_receive(self, session: Session, attempt: Attempt, handling: CurrentMessages) -> None:
         """Put a message back that was not handled, where no rollback does so, unless it is in the error queue."""

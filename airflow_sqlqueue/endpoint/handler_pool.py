@@ -19,6 +19,7 @@ from airflow_sqlqueue.endpoint.failure_budget import FailureBudget
 from airflow_sqlqueue.endpoint.handler import Handler
 from airflow_sqlqueue.endpoint.run import Run
 from airflow_sqlqueue.endpoint.session_stack import SessionStack
+from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.server.reconnecting import MAX_SECONDS, Reconnecting
 
@@ -101,7 +102,14 @@ class HandlerPool:
         pause = partial(self._wait_for_server, handler)
         connection = Reconnecting(connect, self._run.what, pause=pause, known=True, patient=patient)
         with closing(connection):
-            return connection.run(lambda sessions: self._handle_messages(handler, sessions, connection))
+            try:
+                return connection.run(lambda sessions: self._handle_messages(handler, sessions, connection))
+            except (SqlQueueError, StoppedError):
+                try:
+                    handler.give_back(connection.connect)
+                except SqlQueueError as error:
+                    log.error("%s: a message that is in no queue is lost: %s", self._run.what, error)
+                raise
 
     def _wait_for_server(self, handler: Handler, seconds: float) -> None:
         """Wait for the server. A message that is in no queue keeps its handler for :data:`MAX_SECONDS` after a stop."""
@@ -109,12 +117,9 @@ class HandlerPool:
             self._run.pause(seconds)
         except StoppedError:
             self._stopped = self._stopped or time.monotonic()
-            if handler.is_unsettled and time.monotonic() - self._stopped > MAX_SECONDS:
-                log.error("%s: a message that is in no queue is lost, as the server does not answer", self._run.what)
-            elif handler.is_unsettled:
-                time.sleep(seconds)
-                return
-            raise
+            if not handler.is_unsettled or time.monotonic() - self._stopped > MAX_SECONDS:
+                raise
+            time.sleep(seconds)
 
     def _handle_messages(
         self, handler: Handler, sessions: SessionStack, connection: Reconnecting[SessionStack]

@@ -13,10 +13,11 @@ from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.endpoint import handler_pool
 from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, TransactionError
+from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.messages.envelope import Envelope, reply
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.server import reconnecting
 from tests.contract.conftest import Connect, run_sql
 from tests.contract.endpoint.conftest import AT_ONCE, Consume, Seen, headers, numbered, options
 from tests.drains import bodies
@@ -217,7 +218,7 @@ def test_an_exception_that_is_meant_for_the_process_ends_consuming(orders: Queue
     assert sorted(bodies(orders)) == [b"0", b"1"]
 
 
-@pytest.mark.parametrize("ends", ["stop", "max_seconds", "stop for good"])
+@pytest.mark.parametrize("ends", ["stop", "max_seconds", "put back", "lost"])
 def test_a_message_that_is_in_no_queue_is_finished_after_the_end(
     client: QueueClient,
     connect: Connect,
@@ -228,18 +229,19 @@ def test_a_message_that_is_in_no_queue_is_finished_after_the_end(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The error queue is locked until the end, by a stop or a limit, or for longer than a stop waits."""
+    """The error queue is locked until the end, by a stop or a limit, or for longer than a stop waits for it."""
     orders.send(numbered(2))
     stop, now = threading.Event(), [0.0]
     impatient = QueueClient(client.settings, resolver, lock_timeout=0.1)
-    is_released = ends != "stop for good"
+    is_released = ends in ("stop", "max_seconds")
     if not is_released:
         monkeypatch.setattr(handler_pool, "MAX_SECONDS", 0.0)
     with connect() as other:
         other.begin()
 
         def lock_and_fail(message: Envelope) -> None:
-            run_sql(other, f"SELECT COUNT(*) FROM {error.address.qualified_name} WITH (TABLOCKX, HOLDLOCK)")
+            for queue in [error, *([orders] if ends == "lost" else [])]:
+                run_sql(other, f"SELECT COUNT(*) FROM {queue.address.qualified_name} WITH (TABLOCKX, HOLDLOCK)")
             raise ValueError
 
         def on_contact(reached: bool) -> None:
@@ -251,6 +253,23 @@ def test_a_message_that_is_in_no_queue_is_finished_after_the_end(
         settings = options(transaction_mode="none", max_seconds=1)
         names = impatient.session, resolver, "orders", lock_and_fail, settings
         done = Consumer(*names, stop=stop, on_contact=on_contact, clock=lambda: now[-1]).run()
-    finished = int(is_released)
-    assert (done.failed, done.messages, len(bodies(error)), len(bodies(orders))) == (finished, finished, finished, 1)
-    assert ("a message that is in no queue is lost" in caplog.text) is not is_released
+    failed, left = {"lost": (0, 1), "put back": (0, 2)}.get(ends, (1, 1))
+    assert (done.failed, done.messages, len(bodies(error)), len(bodies(orders))) == (failed, failed, failed, left)
+    assert ("a message that is in no queue is lost" in caplog.text) is (ends == "lost")
+
+
+def test_a_failed_message_comes_back_whose_error_queue_is_locked_for_too_long(
+    client: QueueClient, connect: Connect, resolver: AddressResolver, orders: Queue, error: Queue, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(reconnecting, "MAX_FAILURES", 0)
+    orders.send(numbered(2))
+    impatient = QueueClient(client.settings, resolver, lock_timeout=0.1)
+    with connect() as other, other.transaction():
+
+        def lock_and_fail(message: Envelope) -> None:
+            run_sql(other, f"SELECT COUNT(*) FROM {error.address.qualified_name} WITH (TABLOCKX, HOLDLOCK)")
+            raise ValueError
+
+        with pytest.raises(LockTimeoutError):
+            impatient.queue("orders").consume(lock_and_fail, options(transaction_mode="none"))
+    assert (bodies(error), sorted(bodies(orders))) == ([], [b"0", b"1"])
