@@ -21,7 +21,13 @@ class SessionStack:
 
     @contextmanager
     def lend(self) -> Iterator[Session]:
-        """Lend the next session to the block. Blocks are nested: the last session lent is returned first."""
+        """Lend the next session to the block. Blocks are nested: the last session lent is returned first.
+
+        A further session that has lost its connection is replaced. The first one is left to the owner of the stack, who
+        waits for the server.
+        """
+        if self._lent and self._lent < len(self._open) and self._open[self._lent].is_lost:
+            self._open.pop(self._lent).close()
         if self._lent == len(self._open):
             self._open.append(self._connect())
         session = self._open[self._lent]

@@ -109,6 +109,11 @@ class Session:
         """Whether this process is a fork of the one that opened the session, and must not touch the connection."""
         return self._process != os.getpid()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection was lost, so that no further statement runs on it."""
+        return self._lost
+
     def run(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[Any]:
         """Run a statement and return the rows of its last result set: triggers return the ones before it."""
         return (self.results(statement, *values, sizes=sizes) or [[]])[-1]

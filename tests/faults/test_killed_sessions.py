@@ -214,6 +214,25 @@ def test_an_endpoint_goes_on_whose_session_is_killed(
     assert client.queue(names["orders"]).depth().messages == 0
 
 
+@pytest.mark.parametrize("restoring", [RESTORED, NOT_RESTORED], indirect=True)
+def test_an_endpoint_goes_on_whose_session_for_sends_is_killed(
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], restoring: str
+) -> None:
+    """One attempt fails, and the next one sends through another session."""
+    client, through = QueueClient(settings), QueueClient(proxy.settings)
+    client.queue(names["orders"]).send(Message(body=b"%d" % n) for n in range(12))
+    proxy.set_trap("INSERT INTO", DURING, killer.kill_link)
+
+    def handle(message: Envelope) -> None:
+        through.queue(names["billing"]).send([Message(body=message.body)])
+
+    options = ConsumeOptions(max_handlers=1, error_queue=names["error"], transaction_mode="receive_only")
+    done = through.queue(names["orders"]).consume(handle, options)
+    assert proxy.left == 0
+    assert (done.handled, done.failed, done.rolled_back) == (12, 0, 1)
+    assert sorted(int(message.body) for message in client.queue(names["billing"]).peek(100)) == list(range(12))
+
+
 @pytest.mark.parametrize(
     ("text", "restoring"), [("UPDLOCK, READPAST", RESTORED), AFTER_A_COMMIT[1]], indirect=["restoring"]
 )
