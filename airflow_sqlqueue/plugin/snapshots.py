@@ -130,7 +130,8 @@ class Snapshots:
         return time.monotonic() - watched.taken < FRESH_SECONDS
 
     def _watch(self, conn_id: str, client: QueueClient) -> _Watched:
-        key = (client.settings.server, client.settings.login, client.settings.ledger_schema, client.resolver)
+        server = client.settings
+        key = (server.server, server.database, server.login, server.ledger_schema, client.resolver)
         with self._mutex:
             watched = self._watched.get(conn_id)
             if watched is None or watched.key != key:

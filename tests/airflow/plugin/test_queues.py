@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from bench_page import database_with_queues
 from bench_setting import connection_fields
 
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import LockTimeoutError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.message import Message
@@ -181,6 +183,16 @@ def test_a_database_that_the_connection_does_not_name_is_not_shown(page: Any, li
         (403, True),
         (403, True),
     ]
+
+
+def test_a_connection_that_names_another_database_is_watched_anew(live: str) -> None:
+    """Also where its routing settings name the default database, as they did before."""
+    from airflow_sqlqueue.plugin import servers, snapshots
+
+    client, taken = servers.client_of(live), snapshots.Snapshots()
+    moved = QueueClient(replace(client.settings, database="moved"), client.resolver)
+    names = [[each.catalog for each in taken._watch(live, one).databases] for one in (client, moved)]
+    assert ["moved" in each for each in names] == [False, True]
 
 
 def test_a_statement_that_takes_too_long_is_given_up(page: Any, hook: SqlQueueHook, queue_name: str) -> None:
