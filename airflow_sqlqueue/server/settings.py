@@ -73,6 +73,12 @@ class ConnectionSettings:
             raise ConfigurationError(f"{self.instance!r} is not the name of an instance of SQL Server: correct it.")
         if not self.host:
             raise ConfigurationError("The connection names no host: give the server's name or address.")
+        if not {",", "/", "@"}.isdisjoint(self.host) or self.host.count(":") == 1:
+            # The text is not quoted, because it may be a URL with a password.
+            raise ConfigurationError(
+                "The host is more than a server's name or address: give the port as the connection's port, and no "
+                "'tcp:' or 'mssql://'."
+            )
         if not self.database:
             raise ConfigurationError("The connection names no database: give the one that holds the queues.")
         if not 1 <= self.port <= 65535:

@@ -258,6 +258,20 @@ def test_invalid_fields_are_refused_with_the_connections_id(connection: Any, fie
         _ = SqlQueueHook(connection(**fields)).queue_connection
 
 
+@pytest.mark.parametrize(
+    "host", ["sql,1433", "sql:1433", "tcp:sql", "mssql://sa:hidden@sql", "sa:hidden@sql", "sql/shop"]
+)
+def test_a_host_with_more_than_a_name_is_refused_without_its_text(connection: Any, host: str) -> None:
+    with pytest.raises(ConfigurationError, match="The host is more than a server's name or address") as caught:
+        _ = SqlQueueHook(connection(host=host)).queue_connection
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["sql.example.com", "10.0.0.1", "fe80::1", "::1"])
+def test_a_name_and_an_address_are_hosts(connection: Any, host: str) -> None:
+    assert SqlQueueHook(connection(host=host)).client.settings.host == host
+
+
 @pytest.mark.parametrize("extra", ['{"encrypt": "strict"', "encrypt=strict", "[1]", '"strict"', "5", "null"])
 def test_an_extra_that_is_no_json_object_is_refused_and_not_taken_for_an_empty_one(connection: Any, extra: str) -> None:
     for conn_type, read in (
