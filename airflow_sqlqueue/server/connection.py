@@ -160,6 +160,8 @@ def _refused(settings: ConnectionSettings) -> errors.LoginFailedError:
     what, check = f"the login {settings.user!r}", "the login, the password and that the database exists"
     if settings.by_token:
         what, check = "the access token", "that its identity is a user of the database, and that it has not expired"
+    elif settings.user is None:
+        what, check = "a login without a name", "that Login and Password are given, or another way to log in"
     if settings.conn_id is not None:
         what += f" of the connection {settings.conn_id!r}"
     return errors.LoginFailedError(

@@ -47,6 +47,13 @@ def test_a_refused_login_names_its_connection(live: str, monkeypatch: Any) -> No
             use(SqlQueueHook("wrong"))
 
 
+def test_a_connection_without_a_login_says_so(live: str, monkeypatch: Any) -> None:
+    values = json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"])
+    monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps({**values, "login": None, "password": None}))
+    with pytest.raises(LoginFailedError, match="refused a login without a name of the connection 'wrong'"):
+        SqlQueueHook("wrong").depth("audit")
+
+
 def test_airflows_command_line_tests_the_connection(live: str, airflow: Any) -> None:
     assert "success" in airflow("connections", "test", live).lower()
 
