@@ -132,6 +132,13 @@ def test_the_dag_of_the_readme_has_its_tasks_in_order() -> None:
     assert (names["wait"].mode, names["wait"].timeout) == ("reschedule", 3000)
 
 
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_rows_of_a_block_are_written_by_a_mode_that_repeats(page: Path) -> None:
+    """A job runs again on its batch, and Spark's default mode then fails for ever."""
+    lines = [line for block in blocks(page) if block.language == "python" for line in block.text.splitlines()]
+    assert [line for line in lines if ".write." in line and ".mode(" not in line] == []
+
+
 def test_every_operator_and_sensor_has_a_line_in_a_guide() -> None:
     from airflow_sqlqueue import operators, sensors
 
