@@ -204,7 +204,7 @@ ROOMS = {
             *_sql("stream.sql"),
         ),
         (
-            *_unit("connection", "connection_string", "entra", "libraries", "browser", "permissions"),
+            *_unit("connection", "connection_string", "entra", "libraries", "browser", "permissions", "cursors"),
             *_contract("access_tokens", "named_instance", "forks", "permissions", "product", "statement_errors"),
             "tests/airflow/test_access_token.py",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from urllib.parse import unquote, unquote_plus
@@ -265,6 +266,9 @@ def test_a_usual_type_is_its_folder() -> None:
     ):
         assert file_stem(name) == name
     assert file_stem("Shop.Outer+Wrapped`1") == "Shop.Outer!2BWrapped!601"
+    longest = "Shop." + "a" * 95
+    assert file_stem(longest) == longest
+    assert file_stem(f"{longest}b") == f"{longest}-{hashlib.sha256(f'{longest}b'.encode()).hexdigest()[:16]}"
 
 
 names = st.lists(st.sampled_from([*"aA.bB_-+!%~ `0é", "con", "NUL", "x" * 60]), min_size=1, max_size=12).map("".join)

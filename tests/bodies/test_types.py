@@ -217,6 +217,11 @@ def test_a_value_is_read_from_its_text(case: tuple[str, Any]) -> None:
     assert pa.array([value], arrow_parser.arrow_type(kind))[0].is_valid
 
 
+def test_blanks_around_a_text_are_part_of_a_string_alone() -> None:
+    assert [read_leaf(kind, "\n 1 ", None) for kind in ("string", "long", "byte")] == ["\n 1 ", 1, 1]
+    assert read_leaf("boolean", "\ttrue\n", None) is True
+
+
 digits = st.text("0123456789", min_size=1, max_size=20)
 written = st.builds(
     lambda sign, whole, fraction, exponent: f"{sign}{int(whole)}{fraction}{exponent}",

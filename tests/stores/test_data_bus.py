@@ -57,6 +57,16 @@ def test_a_missing_payload_is_gone_and_a_folder_is_no_payload(bus: DataBus, buck
         bus.fetch("2020-01-31_08")
 
 
+def test_a_payload_is_found_that_was_written_after_its_folder_was_listed(bucket: Bucket, s3: S3Server) -> None:
+    filesystem = s3.filesystem()
+    bus = DataBus(StagingFolder(filesystem, f"{bucket.name}/databus", f"s3a://{bucket.name}/databus", 10))
+    path = object_of(KEY)
+    bucket.put(f"{path.rpartition('/')[0]}/other", b"0")
+    assert len(filesystem.ls(f"{bucket.name}/{path.rpartition('/')[0]}")) == 1
+    bucket.put(path, b"1")
+    assert bus.fetch(KEY) == b"1"
+
+
 def test_a_larger_payload_is_not_requested(bus: DataBus, bucket: Bucket, s3: S3Server) -> None:
     bucket.put(object_of(KEY), b"x" * 1001)
     before = len(s3.requests)
