@@ -146,9 +146,9 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.partition_by_batch = partition_by_batch
         if partition_by_batch:
             PARTITION_KEYS.require()
-        self.partition_by_batch = partition_by_batch
         self.staging = staging
         self.stage = stage
         self.filters = filters
