@@ -141,6 +141,12 @@ def _extended(
     """Return the type with new fields, which get ranks, without those left out; None for a new one that is nothing."""
     if len(path) > MAX_NESTING:
         return known
+    value = item_of(known)
+    if value and known == map_of(value) and _is_alike(EMPTY, found):
+        # Each object of a dictionary with few names, which looks like a struct, is a value.
+        for own in fields_of(_struct(found)).values():
+            value = _extended(value, own, (*path, None), most, ranks, left_out) or value
+        return map_of(value)
     if not isinstance(found, dict) or not _is_alike(known, found):
         return found if known is None else known
     if (item := item_of(found)) is not None:

@@ -14,9 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.extension import differences, extended, takes
+from airflow_sqlqueue.bodies.extension import differences, extended, extended_by, takes
 from airflow_sqlqueue.bodies.inference import struct_of
-from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, fields_of, read_schema, spark_schema, struct, write_schema
+from airflow_sqlqueue.bodies.schemas import (
+    MAX_FIELDS,
+    fields_of,
+    map_of,
+    read_schema,
+    spark_schema,
+    struct,
+    write_schema,
+)
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.client.schemas.files import SchemaFolder, file_stem
 from airflow_sqlqueue.client.schemas.sampling import Sample
@@ -145,6 +153,20 @@ def test_differences_and_extensions() -> None:
         "n": "long",
     }
     assert not list(differences(extended(known, found), read_schema(struct({"n": "long"}))))
+
+
+def test_new_fields_of_values_are_added_to_a_dictionary_that_looks_like_a_struct() -> None:
+    known = read_schema(struct({"Stock": map_of(struct({"n": "long"})), "Names": map_of("string")}))
+    value = struct({"n": "string", "at": "date"})
+    found = read_schema(struct({"Stock": struct({"pen": value, "ink": struct({"by": "long"})}), "Names": value}))
+    assert [each.path for each in differences(known, found) if each.schema is None] == ["Stock[].at", "Stock[].by"]
+    wider, new, _ = extended_by(known, found)
+    assert fields_of(wider) == {
+        "Stock": map_of(struct({"n": "long", "at": "date", "by": "long"})),
+        "Names": map_of("string"),
+    }
+    assert sorted(new) == ["Stock[].at", "Stock[].by"]
+    assert [each.path for each in differences(wider, found)] == ["Stock[].n"]
 
 
 def test_a_json_schema_is_accepted() -> None:
