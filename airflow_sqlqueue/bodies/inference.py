@@ -149,15 +149,20 @@ def _is_dictionary(node: FieldVotes) -> bool:
 
 def _items_of_element(node: FieldVotes, own: str | int | None) -> FieldVotes | None:
     """Return the items, if elements are lists: children of one name, several or called as items, and few attributes."""
-    structs, items = node.votes[f"{KIND}struct"], None
+    structs = node.votes[f"{KIND}struct"]
+    alone: list[tuple[str, FieldVotes]] = []
     for name, inner in _fields(node).items():
         votes = inner.votes
         if name[:1] == "@" and 2 * votes["messages"] >= structs:
             return None
         if 3 * votes["alone"] >= 2 * structs > 0:
-            is_list = 3 * votes["repeated"] >= votes["messages"] or _is_item_of(name.lower(), str(own).lower())
-            items = inner if is_list else None
-    return items
+            alone.append((name, inner))
+    # A message may have elements with different names.
+    if len(alone) != 1:
+        return None
+    ((name, inner),) = alone
+    is_list = 3 * inner.votes["repeated"] >= inner.votes["messages"] or _is_item_of(name.lower(), str(own).lower())
+    return inner if is_list else None
 
 
 def _is_item_of(item: str, own: str) -> bool:

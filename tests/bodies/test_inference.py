@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from typing import Any
 from uuid import UUID
 
@@ -199,6 +200,14 @@ ITEM = struct({"K": "long"})
 def test_lists_of_xml_are_usual_or_look_like_lists(bodies: list[str], name: str, kind: Any) -> None:
     assert xml_type_of(*bodies, name=name) == kind
     assert xml_type_of(*reversed(bodies), name=name) == kind
+
+
+def test_elements_with_items_of_two_names_are_no_list_whatever_their_order() -> None:
+    items = ("<v><Line>1</Line></v>", "<v><string>x</string></v>")
+    bodies = ["".join(each) for each in permutations(items)]
+    kinds = [xml_type_of(*each) for each in (bodies, bodies[::-1])]
+    assert sorted(each["name"] for each in kinds[0]["elementType"]["fields"]) == ["Line", "string"]
+    assert kinds[0] == kinds[1]
 
 
 @pytest.mark.parametrize(
