@@ -407,3 +407,17 @@ def test_a_folder_that_is_called_as_a_file_costs_its_own_type(tmp_path: Path) ->
 def test_a_name_that_no_type_has_makes_no_file(name: str) -> None:
     with pytest.raises(ConfigurationError, match="is no name of a message type"):
         file_stem(name)
+
+
+def test_types_that_a_person_chose_are_no_difference_while_all_values_fit_them() -> None:
+    chosen = {"Total": "decimal(10,2)", "Quantity": "integer", "Data": "binary", "Price": "decimal(10,2)"}
+    schema = read_schema(struct({**chosen, "Stock": map_of("byte"), "Lines": array(struct({"Sku": "binary"}))}))
+    fits = {"Total": 9.5, "Quantity": 7, "Data": "AQID", "Price": "1.5", "Stock": {"pen": 1, "ink": 2}, "Lines": []}
+    fits["Lines"] = [{"Sku": "AQ=="}]
+    odd = {"Total": 9.555, "Stock": {"pen": 1_000, "ink": 2_000}, "Lines": [{"Sku": "a"}, {"Sku": "b"}]}
+    found = []
+    for bodies in ([fits], [fits, odd]):
+        sent = [message(number, "A", json.dumps(body).encode()) for number, body in enumerate(bodies, 1)]
+        sample = Sample.of(sent, schemas={"A": schema}).types["A"]
+        found.append([(each.path, each.misfits) for each in sample.changes(struct_of(sample.statistics))])
+    assert found == [[], [("Total", 1), ("Stock[]", 1), ("Lines[].Sku", 1)]]

@@ -90,13 +90,18 @@ class TypeSample:
         ``found`` is the schema of the sample by itself.
         """
         misfits = {path_text(path): each for path, each in self.misfits.items()}
-        changes = list(differences(self.misfits.schema, found))
+        # A type that a person chose takes all values, whatever type they have by themselves.
+        changes = {
+            change.path: change
+            for change in differences(self.misfits.schema, found)
+            if change.schema is None or change.path in misfits
+        }
         # Few of the values say nothing of the type that the sample has.
-        rare = sorted(misfits.keys() - {change.path for change in changes})
-        changes += [Change(path, misfits[path].known, " or ".join(sorted(misfits[path].kinds))) for path in rare]
+        for path in sorted(misfits.keys() - changes.keys()):
+            changes[path] = Change(path, misfits[path].known, " or ".join(sorted(misfits[path].kinds)))
         return [
-            replace(change, misfits=misfits[change.path].messages) if change.path in misfits else change
-            for change in changes
+            replace(change, misfits=misfits[path].messages) if path in misfits else change
+            for path, change in changes.items()
         ]
 
 
