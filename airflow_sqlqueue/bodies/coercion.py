@@ -289,9 +289,16 @@ def to_element(value: Any) -> Element:
     if isinstance(value, dict):
         is_nil = value.get(TEXT, TEXT) is None
         members = [(name, each if isinstance(each, list) else [each]) for name, each in value.items()]
-        children = [(name, to_element(each)) for name, all_ in members for each in all_]
+        children = [(name, _part(name, to_element(each))) for name, all_ in members for each in all_]
         return Element([each for each in children if each[0] != TEXT or not is_nil], is_nil=is_nil)
     return Element((), str(value) if isinstance(value, str) else to_json(value))
+
+
+def _part(name: str, value: Element) -> Element:
+    """Return a child; a text or an attribute has its own text, though a column has it in an object of its own."""
+    while not is_element(name) and [inner for inner, _ in value.children] == [TEXT]:
+        ((_, value),) = value.children
+    return value
 
 
 def placed(node: Any, path: Path, value: Any) -> Any:

@@ -251,6 +251,13 @@ def test_mistakes_are_mended(old: Any, new: Any, bodies: tuple[str, ...], rows: 
             ({"Qty": 5, "Tags": [1, 2], "Late": True}, None),
             id="texts that are numbers",
         ),
+        pytest.param(
+            {"Stock": map_of(struct({"Sku": "string", "#text": "string"}))},
+            {"Stock": "string"},
+            "<Stock>none</Stock>",
+            ({"Stock": "none"}, None),
+            id="a text that a dictionary of objects took",
+        ),
     ],
 )
 def test_mistakes_with_xml_are_mended(old: Any, new: Any, body: str, row: Any) -> None:
