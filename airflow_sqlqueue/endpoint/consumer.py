@@ -96,7 +96,7 @@ class Consumer:
         if not callable(handle):
             raise ConfigurationError(f"The handler is a {type(handle).__name__}: give a function.")
         self._connect, self._resolver, self._queue_name = connect, resolver, queue_name
-        self._handlers = handle.bind() if isinstance(handle, MessageHandlers) else MessageHandlers.of(handle)
+        self._handlers = (handle if isinstance(handle, MessageHandlers) else MessageHandlers.of(handle)).bind()
         self._what = f"Consuming the queue {queue_name}"
         self._options = options or ConsumeOptions()
         if self._handlers.has_batches and self._options.transaction_mode == NONE:

@@ -67,10 +67,16 @@ def test_types_without_a_function_can_be_discarded(orders: Queue, error: Queue, 
     assert bodies(orders) == bodies(error) == []
 
 
-def test_an_unbound_parameter_is_an_error_before_anything_is_received(orders: Queue, consume: Consume) -> None:
+@pytest.mark.parametrize("registered", [True, False])
+def test_an_unbound_parameter_is_an_error_before_anything_is_received(
+    orders: Queue, consume: Consume, registered: bool
+) -> None:
+    def handle(message: Envelope, client: QueueClient) -> None:
+        raise AssertionError("it is not called")
+
     handlers = MessageHandlers()
-    handlers.default(lambda message, client: None)
+    handlers.default(handle)
     orders.send(typed(None))
     with pytest.raises(ConfigurationError, match="missing a required argument: 'client'"):
-        consume(handlers)
+        consume(handlers if registered else handle)
     assert len(bodies(orders)) == 1
