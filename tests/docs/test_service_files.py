@@ -1,4 +1,6 @@
-"""Files of the guide about the service: the container file and the systemd unit parse, and run commands that exist."""
+"""Files of guides: the service's container file and systemd unit parse, and run commands that exist; a pipeline's
+specification is one that Spark takes.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ import shlex
 from collections.abc import Iterator
 from configparser import RawConfigParser
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from typer.main import get_command
 
 from airflow_sqlqueue.cli.app import app
@@ -70,3 +74,9 @@ def test_the_systemd_unit() -> None:
     assert (shown["handlers"], shown["queue"], shown["inbox"]) == ("shop_billing:handlers", "orders", True)
     assert found["Service"]["Restart"] == "on-failure", "exit code 0 is a stop that was asked for"
     assert found["Service"]["KillMode"] == "mixed", "SIGTERM reaches the command once"
+
+
+def test_the_storage_of_a_pipeline_is_a_url() -> None:
+    """Spark refuses a path without a scheme (PIPELINE_STORAGE_ROOT_INVALID)."""
+    text = (FOLDER.parent / "pipelines" / "spark-pipeline.yml").read_text("utf-8")
+    assert urlsplit(yaml.safe_load(text)["storage"]).scheme == "file"

@@ -48,7 +48,7 @@ def test_a_pipeline_takes_each_message_once(settings: ConnectionSettings, server
     shutil.copytree(GUIDE / "pipelines", tmp_path / "shop")
     specification = tmp_path / "shop" / "spark-pipeline.yml"
     text = specification.read_text("utf-8")
-    specification.write_text(text.replace("storage: storage", f"storage: {(tmp_path / 'storage').as_uri()}"), "utf-8")
+    specification.write_text(text.replace("file:///data/shop", (tmp_path / "storage").as_uri()), "utf-8")
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     paths = {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
