@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program.add("--types", action="append", help='types that get tables: "Shop.*", or all but "!Shop.Internal.*"')
     program.add("--work-folder", help="the folder of intermediate files (the location; Iceberg needs one)")
     program.add("--no-new-fields", action="store_true", help="leave the schemas as they are: new fields are rescued")
-    for name, what in (("rescued", "have rescued values"), ("unparsed", "are not parsed")):
+    for name, what in (("rescued", "have rescued values"), ("unparsed", "stay unparsed")):
         program.add(f"--max-{name}", help=f"the share of a type's messages that may {what}, from 0 to 1")
     program.add("--reparse", action="store_true", help="parse the unparsed messages again, in place of a batch")
     program.add("--rewrite", metavar="TYPE", help="make the table of a type anew by its schema, in place of a batch")
