@@ -188,6 +188,9 @@ def test_the_table_of_a_stream_tells_which_claims_it_has(
             finish_stream(table.withColumn(column, expr("1 > 0")), settings, **named)
     with pytest.raises(ConfigurationError, match="name the stream and its queue"):
         finish_stream(table, settings, stream=named["stream"])
+    with pytest.raises(ConfigurationError, match=r"There is no stream 'lake of nobody' in '.*': 'sqlqueue streams'"):
+        finish_stream(table, settings, stream="lake of nobody", queue=named["queue"])
+    assert "lake of nobody" not in {info.name for info in client.streams.list()}
     assert claimed(queue) == 1
     assert finish_stream(table, settings, **named) == 2
     assert finish_stream(table, settings, **named) == 2

@@ -57,8 +57,8 @@ def finish_stream(
     so far, in sum; 0 for a query without progress.
 
     Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a query that is running or has failed, because its
-    last claim may not be processed, and for a table without the columns ``Id`` and ``RowVersion``;
-    :class:`~airflow_sqlqueue.errors.BatchError` for a table that has some messages of a claim, and not all.
+    last claim may not be processed, for a table without the columns ``Id`` and ``RowVersion``, and for a name of no
+    stream; :class:`~airflow_sqlqueue.errors.BatchError` for a table that has some messages of a claim, and not all.
 
     :param ended: the ``StreamingQuery``; or the stream's table as a ``DataFrame``, with ``stream`` and ``queue``.
     :param connection: as for :func:`register`.
@@ -79,6 +79,7 @@ def finish_stream(
         raise ConfigurationError("A table does not know its stream: name the stream and its queue.")
     access = ServerAccess.of(SourceOptions({}), connection)
     claims = Claims(access, StreamOptions(queue, stream, 1, 1, keep_expired=False))
+    claims.require()
     try:
         return finish_by_table(ended, claims)
     finally:

@@ -103,6 +103,15 @@ class Claims:
     _asks_for_late: float = field(default=0.0, init=False)
     _opened: _OpenStream | None = field(default=None, init=False, repr=False)
 
+    def require(self) -> None:
+        """Raise :class:`ConfigurationError` for a stream that no query has begun; nothing is created for it."""
+        client, name = self.access.client(), self.options.stream
+        with client.session() as session:
+            catalog = client.queue(self.options.queue).open_in(session).address.catalog
+            streams = StreamTable(session, catalog)
+            if not streams.exists() or streams.find(name) is None:
+                raise ConfigurationError(f"There is no stream {name!r} in {catalog!r}: 'sqlqueue streams' lists them.")
+
     def begin(self) -> Offset:
         """Return the first offset of a query without a checkpoint: after the claims of this stream that are done."""
         opened = self._open()
