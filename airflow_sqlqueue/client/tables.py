@@ -84,8 +84,13 @@ class TableManager(Manager):
         return definitions
 
     def drop(self, queue_name: str, *, force: bool = False) -> int:
-        """Drop a queue; return how many messages it held. See :func:`..queue.tables.create.drop_queue`."""
-        with self._named(queue_name) as (session, table):
+        """Drop a queue; return how many messages it held. See :func:`..queue.tables.create.drop_queue`.
+
+        ``queue@NAME`` is a queue in the schema NAME here, never one of versions 1 and 2 on a machine of that name: a
+        schema that is missing or mistyped must not drop the queue of the default schema.
+        """
+        table = self._connector.resolver.resolve(queue_name)
+        with self._connector.enlisted_session() as session:
             return drop_queue(session, table, force=force)
 
     def inspect(self, queue_name: str) -> Inspection:

@@ -48,6 +48,15 @@ def test_a_queues_life(client: QueueClient, name: str) -> None:
     assert client.tables.inspect(name).findings == ()
 
 
+def test_a_mistyped_schema_drops_no_queue_of_the_default_schema(client: QueueClient, name: str) -> None:
+    """As ``queue@MACHINE`` of versions 1 and 2, which other calls take for the queue."""
+    client.queue(name).send([Message()])
+    assert client.queue(f"{name}@stagign").depth().messages == 1
+    with pytest.raises(QueueNotFoundError, match=r"@\[stagign\].*nothing to drop"):
+        client.tables.drop(f"{name}@stagign", force=True)
+    assert client.queue(name).depth().messages == 1
+
+
 @pytest.mark.parametrize("long", ["n" * 128, "n" * 121, "n" * 61 + "😀" * 30], ids=["full", "over", "pairs"])
 def test_a_queue_whose_name_leaves_no_room_for_delayed_messages_has_none(
     client: QueueClient, name: str, long: str
