@@ -23,9 +23,9 @@ FIRST, LAST = -(2**63), 2**63 - 1
 """Bounds of a RowVersion, which is a bigint."""
 
 _OUTPUT_NEEDS_INTO = 334
-_LAYOUT_CHANGED = {207, 213, 271, 308, 315, _OUTPUT_NEEDS_INTO, 515, 8622}
-"""Errors of a statement that was made for another layout: a column was dropped, added or is computed, a trigger was
-created, or an index was dropped, disabled or changed."""
+_LAYOUT_CHANGED = {207, 213, 308, 315, _OUTPUT_NEEDS_INTO, 515, 8622}
+"""Errors of a statement that was made for another layout: a column was dropped or added, a trigger was created, or
+an index was dropped, disabled or changed."""
 
 _ATTEMPTS = 3
 

@@ -60,6 +60,16 @@ def test_a_purge_pauses_between_chunks(any_queue: QueueTable, monkeypatch: pytes
     assert pauses == [0.5, 0.5], "none after the last chunk"
 
 
+def test_a_purge_of_all_leaves_what_comes_meanwhile(any_queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(seconds: float) -> None:
+        any_queue.send([Message(body=b"new")] * 2)
+
+    monkeypatch.setattr("airflow_sqlqueue.queue.purge.time", SimpleNamespace(sleep=send))
+    any_queue.send([Message()] * 3)
+    done = purge(any_queue, PurgeOptions(all_messages=True, confirm=True, chunk=2, pause=0.5))
+    assert (done.deleted, bodies(any_queue)) == (3, [b"new"] * 2)
+
+
 def test_purge_by_age(any_queue: QueueTable) -> None:
     undated = [Message(body=b"?"), Message("{broken", b"??"), Message({"NServiceBus.TimeSent": "soon"}, b"???")]
     any_queue.send([sent(9, b"9"), sent(1, b"1"), *undated, sent(8, b"8"), sent(0, b"0"), sent(7.5, b"7")])
