@@ -37,6 +37,14 @@ def test_differences(has: Any, wanted: Any, found: list[Any]) -> None:
     assert list(differences(struct(has), struct(wanted))) == found
 
 
+def test_names_within_columns_are_compared_exactly_where_readers_do() -> None:
+    has = struct({"A": struct({"Xy": "long", "L": array(struct({"P": "date"}))})})
+    wanted = struct({"A": struct({"xy": "string", "L": array(struct({"p": "date"}))})})
+    assert list(differences(has, wanted)) == [("A.xy", "long", "string")]
+    found = [("A.xy", "Xy", "xy"), ("A.xy", "long", "string"), ("A.L[].p", "P", "p")]
+    assert list(differences(has, wanted, exact=True)) == found
+
+
 def test_types_that_a_format_writes_as_others_are_the_same() -> None:
     has, wanted = struct({"a": "integer", "b": "integer"}), struct({"a": "short", "b": "long"})
     assert list(differences(has, wanted, IcebergFormat.same_types)) == [("b", "integer", "long")]
@@ -68,8 +76,8 @@ def test_new_fields_take_the_types_of_the_table() -> None:
     known = struct({"a": "long", "s": struct({"x": "long"})})
     schema = struct({"a": "long", "s": struct({"x": "long", "y": "string"}), "n": "string", "o": struct({"p": "long"})})
     table = struct(
-        {"A": "date", "s": struct({"X": "date", "y": "double"}), "N": "long", "o": struct({"p": "date"}), "z": "long"}
+        {"A": "date", "s": struct({"X": "date", "Y": "double"}), "N": "long", "o": struct({"P": "date"}), "z": "long"}
     )
     assert adopted(schema, known, table) == struct(
-        {"a": "long", "s": struct({"x": "long", "y": "double"}), "n": "long", "o": struct({"p": "date"})}
+        {"a": "long", "s": struct({"x": "long", "Y": "double"}), "n": "long", "o": struct({"P": "date"})}
     )

@@ -103,6 +103,21 @@ def test_a_type_that_was_set_back_is_written(
     assert rows_of(spark, f"{lake}/{ORDER}", "Inner.N") == [(1,), (2,)]
 
 
+def test_a_field_within_a_column_gets_another_case_by_a_rewrite(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    write_message_tables(spark, make_batch(sent(ORDER, {"Id": "a", "Inner": {"N": 1}})), lake)
+    second = make_batch(sent(ORDER, {"id": "b", "inner": {"n": 2}}), batch_id="batch-2")
+    retype(schemas, ORDER, Inner=struct({"n": "long"}))
+    with pytest.raises(
+        ConfigurationError, match=r"has the column 'Inner.n' as N, .* has it as n: run `sqlqueue tables"
+    ):
+        write_message_tables(spark, second, lake)
+    rewrite_message_table(spark, lake, ORDER)
+    write_message_tables(spark, second, lake)
+    assert rows_of(spark, f"{lake}/{ORDER}", "Inner.n") == [(1,), (2,)]
+
+
 def test_a_field_that_was_removed_keeps_its_type_in_the_table(
     spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
 ) -> None:

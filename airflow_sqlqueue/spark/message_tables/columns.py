@@ -38,21 +38,27 @@ def field_names(columns: list[str], schema: Struct) -> dict[str, str]:
 
 
 def differences(
-    has: Type, wanted: Type, same: Collection[tuple[str, str]] = (), path: Path = ()
+    has: Type, wanted: Type, same: Collection[tuple[str, str]] = (), path: Path = (), *, exact: bool = False
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the fields whose type in a table is not that of the schema, with both types; ``same`` ones are equal."""
+    """Yield the fields whose type in a table is not that of the schema, with both types; ``same`` ones are equal.
+
+    With ``exact`` it yields those as well whose name has another case there, with both names.
+    """
     one, other = (kind if isinstance(kind, str) else str(kind["type"]) for kind in (has, wanted))
     if one != other and (one, other) not in same:
         yield path_text(path), one, other
     elif isinstance(has, str) or isinstance(wanted, str):
         return
     elif one == "struct":
-        known = {column_key(name): kind for name, kind in fields_of(has).items()}
+        known = {column_key(name): (name, kind) for name, kind in fields_of(has).items()}
         for name, kind in fields_of(wanted).items():
             if column_key(name) in known:
-                yield from differences(known[column_key(name)], kind, same, (*path, name))
+                old, old_kind = known[column_key(name)]
+                if exact and old != name:
+                    yield path_text((*path, name)), old, name
+                yield from differences(old_kind, kind, same, (*path, name), exact=exact)
     else:
-        yield from differences(item_of(has) or "", item_of(wanted) or "", same, (*path, None))
+        yield from differences(item_of(has) or "", item_of(wanted) or "", same, (*path, None), exact=exact)
 
 
 def refusal(lake: TableFormat, message_type: str, schema: Struct) -> tuple[SqlQueueError | None, Struct]:
@@ -65,13 +71,13 @@ def refusal(lake: TableFormat, message_type: str, schema: Struct) -> tuple[SqlQu
         # The write of a table that Spark cannot read has the better error.
         return None, EMPTY
     has_fields = as_fields(columns or EMPTY, schema)
-    found = list(differences(has_fields, schema, lake.same_types))
+    found = list(differences(has_fields, schema, lake.same_types, exact=lake.has_exact_names))
     if not found:
         return None, has_fields
     (path, has, wanted), more = found[0], f" and {len(found) - 1} other columns differ" if len(found) > 1 else ""
     differs = ConfigurationError(
         f"The table {quoted(lake.table(message_type))} has the column {quoted(path)} as {has}, the schema of "
-        f"{quoted(message_type)} has it as {wanted}{more}: run `sqlqueue tables rewrite` for the type, or set the type "
+        f"{quoted(message_type)} has it as {wanted}{more}: run `sqlqueue tables rewrite` for the type, or set it "
         "back, and run this again. The messages of this type are not written, those of other types are."
     )
     return differs, has_fields
@@ -95,18 +101,19 @@ def with_former(schema: Struct, table: Struct) -> Struct:
     return {"type": "struct", "fields": [*fields, *(each for key, each in has.items() if key not in own)]}
 
 
-def adopted(schema: Struct, known: Struct, table: Struct) -> Struct:
+def adopted(schema: Struct, known: Struct, table: Struct, *, within: bool = False) -> Struct:
     """Return the schema, whose new fields have the types of the table's columns where it has them.
 
-    A run that was killed, or that a person undid in the schema's file, may have made them.
+    A run that was killed, or that a person undid in the schema's file, may have made them. Those within a column have
+    its names as well.
     """
-    before, has = fields_of(known), {column_key(name): kind for name, kind in fields_of(table).items()}
+    before, has = fields_of(known), {column_key(name): (name, kind) for name, kind in fields_of(table).items()}
     types: dict[str, Type] = {}
     for name, kind in fields_of(schema).items():
-        own, inner = before.get(name), has.get(column_key(name), kind)
+        own, (old, inner) = before.get(name), has.get(column_key(name), (name, kind))
         if all(isinstance(each, dict) and each["type"] == "struct" for each in (kind, inner, own or EMPTY)):
-            kind = adopted(kind, own or EMPTY, inner)  # type: ignore[arg-type]
+            kind = adopted(kind, own or EMPTY, inner, within=True)  # type: ignore[arg-type]
         elif own is None:
             kind = inner
-        types[name] = kind
+        types[old if within and own is None else name] = kind
     return struct(types, {each["name"]: each["metadata"] for each in schema["fields"]})

@@ -40,6 +40,8 @@ Make: TypeAlias = "Callable[[DataFrame], DataFrame]"
 class ParquetFormat(Location):
     """Folders of Parquet files, with the partitions ``batch_id=.../parse_attempt=...``."""
 
+    has_exact_names = True
+
     def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         """Write the rows of a batch, attempt 0, once."""
         batch_id = partition_of(key)

@@ -48,6 +48,9 @@ class Location:
     same_types: Collection[tuple[str, str]] = ()
     """Types of columns, each with one of a schema that the format writes as that."""
 
+    has_exact_names = False
+    """Whether a field within a column may not get another case: readers would find two fields."""
+
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark, self._location = spark, location
         self._in_catalog = "/" not in location
