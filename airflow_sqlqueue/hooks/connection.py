@@ -13,6 +13,7 @@ one of .NET; all other fields of the connection win over it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,9 @@ _NOT_OURS = {
     *("replace_statement_format", "sqlalchemy_scheme"),
 }
 """Keys that common-sql and OdbcHook read from an extra."""
+
+_ARRAY = re.compile(r'\s*\[\s*["\]]')
+"""Beginning of a JSON array of texts, which a name in brackets does not have."""
 
 _LONGEST = 2_147_483
 """Seconds of the longest timeout: SET LOCK_TIMEOUT takes an ``int`` of milliseconds."""
@@ -233,7 +237,7 @@ def _list(values: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
     value = values.get(key)
     if isinstance(value, str):
         try:
-            value = json.loads(value) if value.lstrip().startswith('["') else value.split(",")
+            value = json.loads(value) if _ARRAY.match(value) else value.split(",")
         except ValueError as error:
             raise ConfigurationError(f"{key} is not JSON: write an array of names.") from error
     if value is None:

@@ -284,7 +284,7 @@ def test_an_extra_that_is_no_json_object_is_refused_and_not_taken_for_an_empty_o
             read(name)
 
 
-@pytest.mark.parametrize("value", [["shop", "ops"], '["shop", "ops"]', "shop, ops"])
+@pytest.mark.parametrize("value", [["shop", "ops"], '["shop", "ops"]', '[\n  "shop",\n  "ops"\n]', "shop, ops"])
 def test_allowed_catalogs_come_from_the_extra_unless_arguments_give_them(connection: Any, value: Any) -> None:
     conn_id = connection(extra={"allowed_catalogs": value})
     assert SqlQueueHook(conn_id).client.resolver.allowed_catalogs == ("shop", "ops")
