@@ -7,6 +7,7 @@ mode ``receive_only``, are not part of that transaction.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.send_ledger import seconds_before
 from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
+from airflow_sqlqueue.untrusted import row_text
 
 _NAMESPACE = uuid.UUID("8f6f7a0e-53c1-5d0b-9a55-0f1b6f0f9d3a")
 
@@ -31,7 +33,8 @@ class Inbox(OwnTable):
         timeout.
         """
         key, statement = _key(queue, message_id), self.query("inbox.enter")
-        values = (str(key), lock_name("inbox", self.schema, key), stored_name(queue.canonical), message_id[:200])
+        shown_id = row_text(message_id)[:200]
+        values = (str(key), lock_name("inbox", self.schema, key), stored_name(queue.canonical), shown_id)
         ((answer, entered),) = self.session.run(statement, *values)
         self.session.check_lock(statement, answer)
         return bool(entered)
@@ -47,5 +50,9 @@ class Inbox(OwnTable):
 
 
 def _key(queue: ResolvedAddress, message_id: str) -> uuid.UUID:
-    """Return the key of an id, which a sender may have made longer than an index allows."""
-    return uuid.uuid5(_NAMESPACE, f"{queue.canonical}\0{message_id}")
+    """Return the key of an id, which a sender may have made longer than an index allows, or with half a character.
+
+    It is that of :func:`uuid.uuid5`, which takes no half of a surrogate pair.
+    """
+    name = f"{queue.canonical}\0{message_id}".encode("utf-8", "surrogatepass")
+    return uuid.UUID(bytes=hashlib.sha1(_NAMESPACE.bytes + name, usedforsecurity=False).digest()[:16], version=5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import inbox
 from tests.contract.endpoint.conftest import AT_ONCE, Consume, Seen, numbered, options
 from tests.drains import bodies
@@ -119,6 +121,19 @@ def test_long_ids_are_compared_in_full(orders: Queue, consume: Consume) -> None:
     orders.send([*with_id(one, b"0"), *with_id(two, b"1"), *with_id(one, b"2")])
     done = consume(Seen(), inbox=True)
     assert (done.handled, done.duplicates) == (2, 1)
+
+
+def test_ids_with_half_a_character_are_compared(orders: Queue, consume: Consume) -> None:
+    """Endpoints before version 9.1 handle them."""
+    ids = [r"\ud800", r"\udc00", r"\ud800"]
+    orders.send([Message(f'{{"NServiceBus.MessageId": "{each}"}}') for each in ids])
+    done = consume(Seen(), inbox=True)
+    assert (done.handled, done.duplicates, done.failed) == (2, 1, 0)
+
+
+def test_the_key_of_an_id_stays_that_of_earlier_versions() -> None:
+    queue = ResolvedAddress("orders", "dbo", "shop")
+    assert inbox._key(queue, "a") == uuid.uuid5(inbox._NAMESPACE, f"{queue.canonical}\0a")
 
 
 def test_a_copy_waits_for_the_one_that_is_being_handled(orders: Queue, consume: Consume) -> None:
