@@ -28,6 +28,7 @@ from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_rest
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.options.budget import Budget, count_of, size_of
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import CopyTable
@@ -93,6 +94,7 @@ class Drain:
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self._request = request = request or DrainRequest()
+        check_type("request", DrainRequest.__name__, request)
         if engine is not None and not request.is_plain:
             raise ConfigurationError("A drain with a filter, or with copy, has one worker: leave out the engine.")
         self._connect, self._engine = connect, engine or ThreadEngine(connect)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.queue.copies import check_copy_name
 from airflow_sqlqueue.queue.filters import MessageFilter
 
@@ -45,6 +46,9 @@ class DrainRequest:
     owner: uuid.UUID | None = None
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            if (value := getattr(self, each.name)) is not None:
+                check_type(each.name, str(each.type), value)
         if self.where is not None and self.copy:
             raise ConfigurationError("A drain with copy copies all messages: leave out the filter, or copy.")
         if self.options.max_bytes is not None and self.where is not None:

@@ -111,9 +111,8 @@ class Option:
             return
         if self.choices and value not in self.choices:
             raise ConfigurationError(f"{self.name} is {quoted(str(value))}: choose one of {', '.join(self.choices)}.")
-        kind, given = self.type.removesuffix(" | None"), type(value)
-        if kind.isidentifier() and kind not in _NUMBERS and kind not in [each.__name__ for each in given.__mro__]:
-            raise ConfigurationError(f"{self.name} is a value of type {given.__name__}: give one of type {kind}.")
+        kind = self.type.removesuffix(" | None")
+        check_type(self.name, kind, value)
         above, least, most = self.above, self.least, self.most
         try:
             # Not a number is beyond every limit.
@@ -231,6 +230,16 @@ def check_names(names: Iterable[Any], known: Sequence[str], says: str) -> None:
             near = get_close_matches(str(name), known, n=2)
             hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from {', '.join(known)}."
             raise ConfigurationError(f"{says} {quoted(str(name))}: {hint}")
+
+
+def check_type(name: str, kind: str, value: Any) -> None:
+    """Raise :class:`ConfigurationError` for a value of another type than the annotation says; numbers are not checked.
+
+    An annotation that is more than a name, such as a tuple of others, is not checked either.
+    """
+    wanted, given = kind.removesuffix(" | None").rpartition(".")[2], type(value)
+    if wanted.isidentifier() and wanted not in _NUMBERS and wanted not in [each.__name__ for each in given.__mro__]:
+        raise ConfigurationError(f"{name} is a value of type {given.__name__}: give one of type {wanted}.")
 
 
 def plain(text: str, replace: Callable[[str], str] = str) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError
 from airflow_sqlqueue.messages.address import QueueAddress
@@ -23,6 +25,8 @@ from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 NOTHING: Any = None
 TEXT: Any = "text"
 NUMBER: Any = 3_600
+MAPPING: Any = {}
+OPTIONS: Any = DrainOptions()
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,23 @@ NUMBER: Any = 3_600
         (lambda: ACTIONS["redirect"].check([], dry_run=True), ConfigurationError, "'redirect' needs to_queue"),
         (lambda: ACTIONS["delete"].check([]), ConfigurationError, "deletes messages for good"),
         (lambda: DrainOptions(max_messages=0), ConfigurationError, "max_messages must be more than 0: leave it out"),
+        (
+            lambda: DrainRequest(where=MAPPING),
+            ConfigurationError,
+            "where is a value of type dict: give one of type Mes",
+        ),
+        (
+            lambda: DrainRequest(options=MAPPING),
+            ConfigurationError,
+            "options is .* dict: give one of type DrainOptions",
+        ),
+        (lambda: DrainRequest(batch_id=TEXT), ConfigurationError, "batch_id is .* str: give one of type UUID"),
+        (lambda: DrainRequest(copy=TEXT), ConfigurationError, "copy is a value of type str: give one of type bool"),
+        (
+            lambda: Drain(NOTHING, NOTHING, NOTHING, OPTIONS),
+            ConfigurationError,
+            "request is a value of type DrainOptions: give one of type DrainRequest",
+        ),
         (lambda: ErrorFilter(group="colour:00"), ConfigurationError, "cannot be grouped by 'colour'"),
         (lambda: Consumer(NOTHING, NOTHING, "Sales", TEXT), ConfigurationError, "handler is a str: give a function"),
     ],
