@@ -236,6 +236,8 @@ def copies(
     older_than: timedelta | None = option(None, "with --close: no transaction of the queue lasts longer: 30m, 12h, 7d"),
 ) -> None:
     """List the copies of drains with --incremental, or reset one."""
+    if reset is not None and close is not None:
+        raise ConfigurationError("Give --reset or --close: one does not go with the other.")
     found = common.connect().copies
     if close is not None or older_than is not None:
         if close is None or older_than is None or queue is None:

@@ -32,6 +32,7 @@ def test_a_copy_of_what_is_new(url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["copies", "--reset", "a", "--close", "b", "--queue", "q", "--older-than", "1h"], "Give --reset or --close"),
         (["copies", "--reset", "lake"], "A copy belongs to a queue: give --queue with --reset."),
         (["copies", "--reset", "lake", "--queue", "q"], "There is no copy 'lake' of q: 'sqlqueue copies' lists them."),
         (
