@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
@@ -17,6 +18,7 @@ from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.transactions import current_transaction
+from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -83,6 +85,17 @@ class Connector:
     def in_transaction(self) -> bool:
         """Whether a transaction on this server is under way."""
         return current_transaction(self.settings) is not None
+
+    def check_schema(self, queue_name: str) -> None:
+        """Raise :class:`ConfigurationError` for an address that :meth:`address` takes for one with a machine's name.
+
+        For calls that delete messages: a mistyped schema must not cost those of the default schema's queue.
+        """
+        if self.address(queue_name) != self.resolver.resolve(queue_name):
+            raise ConfigurationError(
+                f"There is no schema for the queue {quoted(queue_name)}: correct the address, because this call "
+                "deletes messages."
+            )
 
     def address(self, queue_name: str) -> ResolvedAddress:
         """Resolve an address, as it is spelled, to its table. Raises :class:`AddressError`.

@@ -114,6 +114,8 @@ class ErrorManager(Manager):
         where = ErrorFilter.of(filters)
         by_age = given.older_than is not None and where.is_empty
         where = ErrorFilter.chosen(where, all_messages=all_messages or by_age)
+        if given.confirm:
+            self._connector.check_schema(queue_name)
         with self.store(queue_name, what=f"The action {action} on the queue {queue_name}") as store:
             return chosen.run(store, given, where, options, on_progress=on_progress)
 

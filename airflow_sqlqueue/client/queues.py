@@ -10,7 +10,7 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from airflow_sqlqueue.client.connector import Connector, folder_of
-from airflow_sqlqueue.errors import ConfigurationError, TransactionError
+from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.messages.envelope.causation import outgoing
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
 from airflow_sqlqueue.messages.routing import ResolvedAddress
@@ -35,7 +35,6 @@ from airflow_sqlqueue.queue.send_ledger import SendResult
 from airflow_sqlqueue.queue.tables.create import delayed_address
 from airflow_sqlqueue.queue.tables.discovery import find_address, find_secondary_queues
 from airflow_sqlqueue.server.session import Session
-from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.connector import Staging
@@ -192,11 +191,8 @@ class Queue:
         As a drop, a purge of messages that have not expired never takes ``queue@NAME`` for a queue on a machine of
         that name: :class:`ConfigurationError`.
         """
-        if options and options.confirm and self.address != self._connector.resolver.resolve(self._name):
-            raise ConfigurationError(
-                f"There is no schema for the queue {quoted(self._name)}: correct the address, because this purge "
-                "deletes messages that have not expired."
-            )
+        if options and options.confirm:
+            self._connector.check_schema(self._name)
         with self._connector.queue(self._name, what=f"Purging the queue {self._name}") as table:
             if options is None or not options.secondary:
                 return purge(table, options)

@@ -48,7 +48,7 @@ def test_a_queues_life(client: QueueClient, name: str) -> None:
     assert client.tables.inspect(name).findings == ()
 
 
-def test_a_mistyped_schema_drops_and_purges_no_queue_of_the_default_schema(client: QueueClient, name: str) -> None:
+def test_a_mistyped_schema_costs_no_message_of_the_default_schema(client: QueueClient, name: str) -> None:
     """As ``queue@MACHINE`` of versions 1 and 2, which other calls take for the queue."""
     client.queue(name).send([Message()])
     assert client.queue(f"{name}@stagign").depth().messages == 1
@@ -56,6 +56,8 @@ def test_a_mistyped_schema_drops_and_purges_no_queue_of_the_default_schema(clien
         client.tables.drop(f"{name}@stagign", force=True)
     with pytest.raises(ConfigurationError, match=r"There is no schema for the queue .*stagign'"):
         client.queue(f"{name}@stagign").purge(PurgeOptions(all_messages=True, confirm=True))
+    with pytest.raises(ConfigurationError, match=r"There is no schema for the queue .*stagign'"):
+        client.errors.delete(f"{name}@stagign", all_messages=True, confirm=True)
     assert client.queue(f"{name}@stagign").purge().deleted == 0
     assert client.queue(name).depth().messages == 1
 
