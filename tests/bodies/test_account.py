@@ -84,7 +84,8 @@ def columns_of(value: Any, kind: Any, path: tuple[Any, ...]) -> Iterator[Leaf]:
         elif isinstance(value, bool):
             yield path, str(value).lower()
         elif isinstance(value, float):
-            yield path, repr(value)
+            # Python has no float of single precision, whose shortest text is shorter.
+            yield path, pa.scalar(value, pa.float32()).cast(pa.string()).as_py() if kind == "float" else repr(value)
         elif isinstance(value, bytes):
             yield path, base64.b64encode(value).decode()
         else:
@@ -326,6 +327,10 @@ kinds: st.SearchStrategy[Any] = st.recursive(
     max_leaves=4,
 )
 schemas = st.dictionaries(st.sampled_from(["Id", "Lines", "Name", "@x", "#text"]), kinds, max_size=4).map(struct)
+
+
+def test_a_number_of_single_precision_is_accounted_for() -> None:
+    check_json([Json(("object", [("Name", "large")]))], read_schema(struct({"Name": "float"})))
 
 
 @given(st.data(), schemas, styles)

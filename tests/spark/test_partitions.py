@@ -136,8 +136,12 @@ def test_a_session_without_iceberg(spark: SparkSession) -> None:
 
 def test_invalid_sinks(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
     some, lake = rows(spark, 1), str(tmp_path)
-    with pytest.raises(ConfigurationError, match="no column missing"):
-        write_partitions(some, lake, FIRST, partition_by=["missing"])
+    for column in ("missing", ["missing"]):
+        for name in ("partition_by", "sort_by", "without_dictionary"):
+            with pytest.raises(ConfigurationError, match="no column missing"):
+                write_partitions(some, lake, FIRST, **{name: column})  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="no column missing"):
+            write_delta(some, lake, FIRST, partition_by=column)
     with pytest.raises(ConfigurationError, match="must not contain a backslash"):
         write_partitions(some, f"{lake}/*", FIRST)
     with pytest.raises(BatchError, match="is open"):

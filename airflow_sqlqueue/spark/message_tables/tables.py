@@ -33,7 +33,7 @@ from airflow_sqlqueue.spark.message_tables.places import absolute, is_folder
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, check_shares
 from airflow_sqlqueue.spark.message_tables.table_formats import Format, TableFormat, table_format, without_repeats
 from airflow_sqlqueue.spark.message_tables.work_folder import Key, WorkFolder
-from airflow_sqlqueue.spark.sinks.checks import key_columns
+from airflow_sqlqueue.spark.sinks.checks import columns_in
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.untrusted import quoted
 
@@ -176,7 +176,7 @@ class TableWriter:
     merge_on: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self._cluster_by, self._merge_on = key_columns(self.cluster_by), key_columns(self.merge_on)
+        self._cluster_by, self._merge_on = columns_in(self.cluster_by), columns_in(self.merge_on)
         others = {*self._cluster_by, *self._merge_on}.difference(ENVELOPE)
         if others:
             raise ConfigurationError(

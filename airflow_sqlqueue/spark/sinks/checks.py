@@ -74,9 +74,9 @@ def check_columns(df: DataFrame, names: Iterable[str]) -> None:
         raise ConfigurationError(f"The rows have no column {missing[0]}, which merge_on or partition_by names.")
 
 
-def key_columns(merge_on: str | Sequence[str] | None) -> list[str]:
-    """Return the columns of ``merge_on``, which may be one name."""
-    return [merge_on] if isinstance(merge_on, str) else list(merge_on or ())
+def columns_in(names: str | Sequence[str] | None) -> list[str]:
+    """Return the columns of an argument, which may be one name."""
+    return [names] if isinstance(names, str) else list(names or ())
 
 
 def unique_rows(df: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -29,7 +29,7 @@ def write_delta(
     batch: AnyKey,
     *,
     merge_on: str | Sequence[str] | None = None,
-    partition_by: Sequence[str] = (),
+    partition_by: str | Sequence[str] = (),
     step: str = "",
     merge_schema: bool = False,
 ) -> None:
@@ -63,7 +63,7 @@ def write_delta(
         )
     checks.check_step(step)
     application, version = transaction_of(batch)
-    keys = checks.key_columns(merge_on)
+    keys, partition_by = checks.columns_in(merge_on), checks.columns_in(partition_by)
     checks.check_columns(df, (*keys, *partition_by))
     try:
         if keys:

@@ -49,7 +49,7 @@ def write_iceberg(
     batch: AnyKey,
     *,
     merge_on: str | Sequence[str] | None = None,
-    partition_by: Sequence[str] = (),
+    partition_by: str | Sequence[str] = (),
     step: str = "",
     merge_schema: bool = False,
 ) -> None:
@@ -90,7 +90,7 @@ def write_iceberg(
     checks.check_step(step)
     application, version = transaction_of(batch)
     mark = (f"{application} {step}".rstrip(), version)
-    keys = checks.key_columns(merge_on)
+    keys, partition_by = checks.columns_in(merge_on), checks.columns_in(partition_by)
     checks.check_columns(df, (*keys, *partition_by))
     name, overtaken = checks.quoted_table(table), None
     for _ in range(_ATTEMPTS):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.spark.errors import is_read_error
-from airflow_sqlqueue.spark.sinks.checks import TIMES, session_settings
+from airflow_sqlqueue.spark.sinks.checks import TIMES, columns_in, session_settings
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def write_partitions(
     path: str,
     batch: AnyKey,
     *,
-    partition_by: Sequence[str] = (),
-    sort_by: Sequence[str] = (),
-    without_dictionary: Sequence[str] = (),
+    partition_by: str | Sequence[str] = (),
+    sort_by: str | Sequence[str] = (),
+    without_dictionary: str | Sequence[str] = (),
 ) -> int:
     """Write the rows of a batch as a partition ``batch_id=...`` of a folder of Parquet files; return their number.
 
@@ -54,6 +54,8 @@ def write_partitions(
         raise ConfigurationError(
             "The path of a sink must not contain a backslash or one of the characters [ ] { } * ?: choose another path."
         )
+    partition_by, sort_by = columns_in(partition_by), columns_in(sort_by)
+    without_dictionary = columns_in(without_dictionary)
     named = (*partition_by, *sort_by, *without_dictionary)
     if missing := [name for name in named if name not in df.columns or name == COLUMN]:
         raise ConfigurationError(
