@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,10 +141,13 @@ def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable, st
     assert depth(queue).messages == 5
 
 
-def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+@pytest.mark.parametrize(("limit", "messages"), [({"max_messages": 50}, 50), ({"max_bytes": 1}, 7)])
+def test_a_limit_is_kept_over_tries(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, limit: dict[str, Any], messages: int
+) -> None:
     fill(queue, 100)
     batch_id = uuid.uuid4()
-    options = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=0, max_messages=50)
+    options = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=0, **limit)
 
     def interrupt(_: Progress) -> None:
         raise InterruptedError
@@ -153,25 +157,8 @@ def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging
             connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=options), on_progress=interrupt
         ).run()
     batch = drain(connect, queue, staging, options, batch_id=batch_id).batch
-    assert file_bodies(batch) == Counter(numbered_bodies(50))
-    assert depth(queue).messages == 50
-
-
-def test_a_limit_on_bytes_is_kept_over_tries(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
-    fill(queue, 100)
-    batch_id = uuid.uuid4()
-    options = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=0, max_bytes=1)
-
-    def interrupt(_: Progress) -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        Drain(
-            connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=options), on_progress=interrupt
-        ).run()
-    left = depth(queue).messages
-    batch = drain(connect, queue, staging, options, batch_id=batch_id).batch
-    assert (depth(queue).messages, batch.messages) == (left, 100 - left)
+    assert file_bodies(batch) == Counter(numbered_bodies(messages))
+    assert depth(queue).messages == 100 - messages
 
 
 def test_a_part_that_comes_after_the_seal_is_undone(
