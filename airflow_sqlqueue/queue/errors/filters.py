@@ -30,7 +30,9 @@ class ErrorFilter(TimeFilter):
     exception_type: str | None = option(None, "only this exception type, in full; '' for none")
     message_type: str | None = option(None, "only this message type, in full, without its assembly")
     endpoint: str | None = option(None, "only messages that this endpoint failed to handle")
-    failed_queue: str | None = option(None, "only messages that failed in this queue: its address, or its table alone")
+    failed_queue: str | None = option(
+        None, "only messages that failed in this queue: its address as in the header, or its table"
+    )
     kind: str | None = option(None, f"only one of: {', '.join(KINDS)}")
     message_ids: frozenset[str] | None = option(None, "only these message ids", form="--message-id")
     row_versions: frozenset[int] | None = option(None, "only these rows, by RowVersion", form="--row-version")
