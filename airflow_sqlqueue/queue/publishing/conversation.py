@@ -132,8 +132,9 @@ def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
             values = decode_headers(headers).values
             if not expired and correlation_id == (values.get(HeaderNames.CORRELATION_ID) or in_column):
                 yield row_version
+        characters = sum(len(headers or "") for headers, *_ in page)
         # A character has at most four bytes: below this size the limit of bytes has not ended the page.
-        if len(page) < PAGE and 4 * sum(len(headers or "") for headers, *_ in page) < PAGE_BYTES:
+        if len(page) < PAGE and 4 * characters < PAGE_BYTES:
             return
         after = page[-1][-1]
 
