@@ -22,8 +22,8 @@ from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import Session
 
-_END_SECONDS = 5.0
-"""Seconds to wait for each worker once the drain is interrupted."""
+_END_SECONDS = 20.0
+"""Seconds to wait for the workers once the drain is interrupted."""
 
 
 class Windows:
@@ -71,32 +71,32 @@ class WorkerPool:
         self._up_to, self._windows = up_to, Windows(up_to)
         self._cancelled = threading.Event()
         self._lock, self._dealing = threading.Lock(), threading.Lock()
-        self._threads: list[threading.Thread] = []
+        self._started = self._alive = 0
+        self._ended = threading.Event()
         self._failure: BaseException | None = None
 
     def run(self) -> None:
         """Work until no window is left. Raises the first error of a worker after all others have ended."""
         try:
             self._add_worker()
-            # A worker that finds more rows after its window adds another worker to the list.
-            for thread in self._threads:
-                thread.join()
+            # No thread is joined: after a join that an interrupt ended, the next one does not wait (bpo-45274).
+            self._ended.wait()
         except BaseException:
             self._cancelled.set()
             # Their parts are rolled back at the next statement; then the ledger is final.
-            for thread in self._threads:
-                thread.join(_END_SECONDS)
+            if self._alive:
+                self._ended.wait(_END_SECONDS)
             raise
         if self._failure is not None:
             raise self._failure
 
     def _add_worker(self) -> None:
         with self._lock:
-            if len(self._threads) < self._options.workers and not self._cancelled.is_set():
-                number = len(self._threads) + 1
-                thread = threading.Thread(target=self._work, name=f"drain worker {number}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            if self._started < self._options.workers and not self._cancelled.is_set():
+                name = f"drain worker {self._started + 1}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+                self._started += 1
+                self._alive += 1
 
     def _work(self) -> None:
         try:
@@ -108,6 +108,11 @@ class WorkerPool:
             with self._lock:
                 self._failure = self._failure or error
             self._cancelled.set()
+        finally:
+            with self._lock:
+                self._alive -= 1
+                if not self._alive:
+                    self._ended.set()
 
     def _wait(self, seconds: float) -> None:
         if self._cancelled.wait(seconds):
