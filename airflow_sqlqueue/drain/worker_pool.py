@@ -93,8 +93,8 @@ class WorkerPool:
     def _add_worker(self) -> None:
         with self._lock:
             if self._started < self._options.workers and not self._cancelled.is_set():
-                name = f"drain worker {self._started + 1}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+                number = self._started + 1
+                threading.Thread(target=self._work, name=f"drain worker {number}", daemon=True).start()
                 self._started += 1
                 self._alive += 1
 
