@@ -19,7 +19,6 @@ from airflow_sqlqueue.errors import (
     BatchError,
     BatchMismatchError,
     BatchNotFoundError,
-    ConfigurationError,
     LockTimeoutError,
 )
 from airflow_sqlqueue.messages.routing import AddressResolver
@@ -133,9 +132,7 @@ def release_stream(ledger: Ledger, locks: BatchLocks, name: str, *, accept_dupli
     query reads, and for one with a sealed claim.
     """
     table = StreamTable(ledger.session, ledger.catalog, ledger.schema)
-    state = table.find(name) if table.exists() else None
-    if state is None:
-        raise ConfigurationError(f"There is no stream {name!r} in {ledger.catalog!r}: 'sqlqueue streams' lists them.")
+    state = table.known(name)
     name = state.name
     owner = stream_id(name)
     if not locks.take(owner):

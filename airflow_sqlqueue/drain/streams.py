@@ -17,7 +17,7 @@ from typing import Any
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
-from airflow_sqlqueue.errors import WrongBatchError
+from airflow_sqlqueue.errors import ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue.tables.own import OwnTable, stored_name
 
 _NAMESPACE = uuid.UUID("0d6f5a0e-93c5-5b0d-9d0a-5c0f6f3d7c55")
@@ -96,6 +96,13 @@ class StreamTable(OwnTable):
         for stored, queue, generation, done in self.session.run(self.query("stream.find"), name):
             return StreamState(stored, queue, uuid.UUID(str(generation)), int(done))
         return None
+
+    def known(self, name: str) -> StreamState:
+        """As :meth:`find`. Raises :class:`ConfigurationError` for an unknown stream."""
+        state = self.find(name) if self.exists() else None
+        if state is None:
+            raise ConfigurationError(f"There is no stream {name!r} in {self.catalog!r}: 'sqlqueue streams' lists them.")
+        return state
 
     def rows(self) -> list[tuple[str, str, int, timedelta]]:
         """Return name, queue, number of claims done and time since the last change of all streams, by name."""

@@ -119,6 +119,7 @@ class HandlerPool:
             self._stopped = self._stopped or time.monotonic()
             if not handler.is_unsettled or time.monotonic() - self._stopped > MAX_SECONDS:
                 raise
+            # The run's own pause waits for the stop, which is set.
             time.sleep(seconds)
 
     def _handle_messages(

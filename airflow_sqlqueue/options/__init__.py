@@ -111,8 +111,7 @@ class Option:
             return
         if self.choices and value not in self.choices:
             raise ConfigurationError(f"{self.name} is {quoted(str(value))}: choose one of {', '.join(self.choices)}.")
-        kind = self.type.removesuffix(" | None")
-        check_type(self.name, kind, value)
+        check_type(self.name, self.type, value)
         above, least, most = self.above, self.least, self.most
         try:
             # Not a number is beyond every limit.
@@ -122,6 +121,7 @@ class Option:
                 and (most is None or value <= most)
             )
         except TypeError:
+            kind = self.type.removesuffix(" | None")
             raise ConfigurationError(f"{self.name} is {quoted(str(value))}: give a value of type {kind}.") from None
         if not is_within:
             reason = self.because or ("leave it out for no limit" if self.default is None else "")

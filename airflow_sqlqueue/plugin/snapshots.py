@@ -130,8 +130,8 @@ class Snapshots:
         return time.monotonic() - watched.taken < FRESH_SECONDS
 
     def _watch(self, conn_id: str, client: QueueClient) -> _Watched:
-        server = client.settings
-        key = (server.server, server.database, server.login, server.ledger_schema, client.resolver)
+        settings = client.settings
+        key = (settings.server, settings.database, settings.login, settings.ledger_schema, client.resolver)
         with self._mutex:
             watched = self._watched.get(conn_id)
             if watched is None or watched.key != key:

@@ -218,7 +218,7 @@ def _when(delay: timedelta | None, due: datetime | None) -> tuple[Fragment, list
     """Return the row constructor and the parameters for its Due: days are apart, because DATEADD takes an int."""
     if (delay is None) == (due is None):
         raise ConfigurationError("A delayed message has a delay or a time at which it is due: give one of the two.")
-    if not isinstance(delay if due is None else due, timedelta if due is None else datetime):
+    if not (isinstance(delay, timedelta | None) and isinstance(due, datetime | None)):
         raise MessageError("A delay is a timedelta, and a due time a datetime: write timedelta(seconds=...).")
     if delay is not None:
         if delay < timedelta(0):

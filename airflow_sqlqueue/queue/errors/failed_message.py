@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import DecodedHeaders, can_be_written
-from airflow_sqlqueue.queue.errors.failure_headers import FAILURE_HEADERS
+from airflow_sqlqueue.queue.errors.failure_headers import kept_headers
 
 FAILED = "failed"
 NO_FAILED_QUEUE = "no failed queue"
@@ -78,7 +78,6 @@ def classify(
     failure, audit = envelope.failure, envelope.audit
     failed_queue = failure.failed_queue if (failure.failed_queue or "").strip() else None
     well = FAILED if failed_queue else NO_FAILED_QUEUE
-    kept = {name: value for name, value in headers.values.items() if not name.startswith(FAILURE_HEADERS)}
     machines = (envelope.routing.originating_machine, audit.processing_machine)
     return FailedMessage(
         row_version=row_version,
@@ -94,7 +93,7 @@ def classify(
         size=body_bytes + header_bytes,
         problem=envelope.problem,
         machines=frozenset(machine for machine in machines if machine),
-        can_be_returned=can_be_written(kept),
+        can_be_returned=can_be_written(kept_headers(headers.values)),
     )
 
 

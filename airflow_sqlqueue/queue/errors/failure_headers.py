@@ -15,7 +15,14 @@ from datetime import datetime, timezone
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.envelope.times import format_time
-from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, can_be_written, decode_headers
+from airflow_sqlqueue.messages.message import (
+    HeaderNames,
+    Headers,
+    Message,
+    ReceivedMessage,
+    can_be_written,
+    decode_headers,
+)
 
 EDIT_OF = "ServiceControl.EditOf"
 """The header of an edited message that holds the message id of the original."""
@@ -139,10 +146,14 @@ def failed_message(
     return Message(message.headers, message.body, id=identity)
 
 
+def kept_headers(headers: Headers) -> dict[str, str | None]:
+    """Return the headers that a return keeps."""
+    return {name: value for name, value in headers.items() if not name.startswith(FAILURE_HEADERS)}
+
+
 def headers_without_failure(message: ReceivedMessage) -> dict[str, str | None]:
     """Return the headers without those of the failure, as far as they can be read, completed from old columns."""
-    values = decode_headers(message.headers).values
-    return _with_columns({n: value for n, value in values.items() if not n.startswith(FAILURE_HEADERS)}, message)
+    return _with_columns(kept_headers(decode_headers(message.headers).values), message)
 
 
 def without_failure(message: ReceivedMessage) -> Message:

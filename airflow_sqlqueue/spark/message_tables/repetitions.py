@@ -43,8 +43,8 @@ def leave_out_parsed(lake: DeltaFormat | IcebergFormat, key: AnyKey, messages: M
         is_parsed = name_key(of_types[table][0]) in numbers
         if is_parsed and sum(attempts.values()) == numbers.get(name_key(table)):
             continue
-        for attempt in sorted(attempts):
-            _leave_out(lake, of_types[table], table, key, attempt)
+        for attempt, count in sorted(attempts.items()):
+            _leave_out(lake, of_types[table], table, key, attempt, count)
 
 
 def _of_types(lake: DeltaFormat | IcebergFormat, messages: Mapping[str, int]) -> dict[str, list[str]]:
@@ -61,13 +61,15 @@ def _of_types(lake: DeltaFormat | IcebergFormat, messages: Mapping[str, int]) ->
     return {**found, of_none: parsed} if parsed and of_none is not None else found
 
 
-def _leave_out(lake: DeltaFormat | IcebergFormat, parsed: Sequence[str], table: str, key: AnyKey, attempt: int) -> None:
-    """Remove the rows of a batch and an attempt that these tables have."""
+def _leave_out(
+    lake: DeltaFormat | IcebergFormat, parsed: Sequence[str], table: str, key: AnyKey, attempt: int, count: int
+) -> None:
+    """Remove the rows of a batch and an attempt, ``count`` in all, that these tables have."""
     own = _of_batch(lake, table, key).where(f"{ATTEMPT} = {attempt:d}").drop(COLUMN, ATTEMPT)
     has = _united(_of_batch(lake, each, key).select("RowVersion", "message_id") for each in parsed)
     rest = own.join(has, ["RowVersion", "message_id"], "left_anti").select(own.columns)
     left = rest.count()
-    if left == own.count():
+    if left == count:
         return
     if left:
         lake.replace(rest, table, partition_of(key), attempt + 1)

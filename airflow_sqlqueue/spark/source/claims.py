@@ -105,12 +105,10 @@ class Claims:
 
     def require(self) -> None:
         """Raise :class:`ConfigurationError` for a stream that no query has begun; nothing is created for it."""
-        client, name = self.access.client(), self.options.stream
+        client = self.access.client()
         with client.session() as session:
             catalog = client.queue(self.options.queue).open_in(session).address.catalog
-            streams = StreamTable(session, catalog)
-            if not streams.exists() or streams.find(name) is None:
-                raise ConfigurationError(f"There is no stream {name!r} in {catalog!r}: 'sqlqueue streams' lists them.")
+            StreamTable(session, catalog).known(self.options.stream)
 
     def begin(self) -> Offset:
         """Return the first offset of a query without a checkpoint: after the claims of this stream that are done."""
