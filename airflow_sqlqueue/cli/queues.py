@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -208,15 +209,19 @@ def purge(
     )
     queue = target.connect_queue()
     done = queue.purge(options)
-    shorter = dry_run and not target.as_json
-    queues = {name: _purged(each, shorter) for name, each in done.queues.items()}
-    _show_each(target, queue, _purged(done, shorter), queues)
+    shown = partial(_purged, dry_run=dry_run, as_json=target.as_json)
+    _show_each(target, queue, shown(done), {name: shown(each) for name, each in done.queues.items()})
 
 
-def _purged(done: PurgeResult, only_counted: bool) -> dict[str, Any]:
+def _purged(done: PurgeResult, *, dry_run: bool, as_json: bool) -> dict[str, Any]:
     values: dict[str, Any] = {**asdict(done), "seconds": round(done.seconds, 3)}
     del values["queues"]
-    if only_counted:
+    if as_json:
+        return values
+    if done.remaining is None:
+        # A missing value is shown as "none", which would be read as no message.
+        values["remaining"] = "not counted: a limit ended the search"
+    if dry_run:
         del values["deleted"], values["complete"]
         values = {"would_delete": values.pop("remaining"), **values}
     return values

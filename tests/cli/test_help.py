@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -142,6 +143,17 @@ def test_a_dry_run_reports_its_effect(url: str, name: str) -> None:
     assert "would delete  1" in shown
     assert "deleted" not in shown
     assert "would delete  0" in sqlqueue("purge", name, "--dry-run", url=url).stdout
+
+
+def test_messages_that_a_purge_did_not_count_are_not_shown_as_none(url: str, name: str) -> None:
+    for _ in range(2):
+        answer("send", name, "--type", "T", url=url)
+    limited = ["purge", name, "--older-than", "0s"]
+    said = "not counted: a limit ended the search"
+    shown = {"would delete": ["--dry-run", "--max-seconds", "1e-9"], "remaining": ["--yes", "--max-messages", "1"]}
+    for title, options in shown.items():
+        assert re.search(f"{title} +{said}", sqlqueue(*limited, *options, url=url).stdout)
+    assert answer(*limited, "--dry-run", "--max-seconds", "1e-9", url=url)["remaining"] is None
 
 
 def test_an_empty_quarantine_of_a_queue_that_is_there_is_no_error(url: str, name: str) -> None:
