@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.sinks.message_tables import (
     POINTS,
     REPARSE_POINTS,
     REWRITE_POINTS,
+    TYPES,
     Place,
     check_killed_compaction,
     check_killed_reparse,
@@ -113,6 +115,21 @@ def test_a_foreign_table_keeps_no_other_from_its_compaction(
         shutil.rmtree(Path(lake.location, name))
     again = compact_message_tables(spark, lake.location, format="delta")
     assert {(each.merged_files, each.new_files) for each in again} == {(0, 0)}
+
+
+def test_a_folder_that_is_no_table_stops_no_batch(spark: SparkSession, config: dict[str, str], tmp_path: Path) -> None:
+    """As a run that was killed before its first commit leaves one, or a person."""
+    lake = place("delta", spark, config, tmp_path)
+    folders = [Path(lake.location, f"{name}~unparsed") for name in (TYPES[0], "")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "part-0.parquet").write_bytes(b"half")
+    spark.range(1).write.format("delta").save(str(Path(lake.location, f"{TYPES[1]}~unparsed")))
+    messages = [message(TYPES[n % 2], json.dumps({"N": n})) for n in range(4)]
+    batch = batches_in(tmp_path)(messages)
+    for _ in range(2):
+        found = write_message_tables(spark, batch, lake.location, **lake.options)
+        assert {each.message_type: each.messages for each in found} == dict.fromkeys(TYPES[:2], 2)
 
 
 @pytest.mark.timeout(600)

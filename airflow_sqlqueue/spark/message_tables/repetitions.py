@@ -11,6 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.names import name_key
+from airflow_sqlqueue.bodies.schemas import fields_of
 from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
@@ -58,7 +59,20 @@ def _of_types(lake: DeltaFormat | IcebergFormat, messages: Mapping[str, int]) ->
             found[table] = [existing[of_type]]
     parsed = [table for table in messages if lake.of_type(table) == table]
     of_none = existing.get(name_key(lake.table(None, is_unparsed=True)))
-    return {**found, of_none: parsed} if parsed and of_none is not None else found
+    if parsed and of_none is not None:
+        found[of_none] = parsed
+    known = {
+        table: [each for each in types if _has_batches(lake, each)]
+        for table, types in found.items()
+        if _has_batches(lake, table)
+    }
+    return {table: types for table, types in known.items() if types}
+
+
+def _has_batches(lake: DeltaFormat | IcebergFormat, table: str) -> bool:
+    """Return whether a table has batches: a run that was killed before its first commit, or a person, leaves others."""
+    columns = lake.columns(table)
+    return columns is not None and {COLUMN, ATTEMPT} <= fields_of(columns).keys()
 
 
 def _leave_out(
