@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from asyncio import CancelledError
-from collections.abc import Callable, Set
+from collections.abc import Set
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -18,19 +18,16 @@ from types import MappingProxyType
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.endpoint import recoverability, service_control
 from airflow_sqlqueue.endpoint.attempt import Attempt, OnReceived, Outcome
-from airflow_sqlqueue.endpoint.endpoint import EndpointTables
 from airflow_sqlqueue.endpoint.message_handlers import DISCARD, HandlerFunction, no_handler
 from airflow_sqlqueue.endpoint.run import Run
 from airflow_sqlqueue.endpoint.session_stack import SessionStack
+from airflow_sqlqueue.endpoint.settlement import Settlement
 from airflow_sqlqueue.messages.envelope import Envelope, causation, tracing
-from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, can_be_written
-from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.messages.message import Message, ReceivedMessage, can_be_written
 from airflow_sqlqueue.options.budget import MIB
-from airflow_sqlqueue.queue import MessageHead, QueueTable
+from airflow_sqlqueue.queue import MessageHead
 from airflow_sqlqueue.queue.errors import failure_headers
 from airflow_sqlqueue.queue.errors.handling import HANDLING, CurrentMessages
-from airflow_sqlqueue.queue.tables.discovery import find_queue
-from airflow_sqlqueue.server.reconnecting import passes
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.transactions import NONE, transaction
 from airflow_sqlqueue.untrusted import quoted
@@ -48,27 +45,21 @@ class Handler:
     """Handler of messages, one or one batch at a time. For one thread. ``on_received`` is called before handling."""
 
     def __init__(self, run: Run, on_received: OnReceived) -> None:
-        self._run, self._endpoint, self._resolver, self._handlers = run, run.endpoint, run.resolver, run.handlers
+        self._run, self._endpoint, self._handlers = run, run.endpoint, run.handlers
         self._failures, self._receiver, self._on_received = run.failures, run.receiver, on_received
         self._options, self._mode, bus = run.options, run.options.transaction_mode, run.options.data_bus
         self._data_bus = None if bus is None else bus.limited(run.options.payload_bytes)
-        self._tables: EndpointTables | None = None
-        self._acknowledging: dict[str, ResolvedAddress] = {}
-        self._unsettled: tuple[Attempt, failure_headers.Failure | None] | None = None
-
-    @property
-    def is_unsettled(self) -> bool:
-        """Whether the next call of :meth:`next` finishes a message that is in no queue."""
-        return self._unsettled is not None
+        self.settlement = Settlement(run)
 
     def next(self, sessions: SessionStack, limit: int = 1) -> list[Outcome]:
         """Receive and handle a message, or a batch of up to ``limit`` messages; return an outcome for each.
 
         The list is empty if there was no message to receive, and has one outcome if a batch was rolled back. Raises a
-        server error that the message does not cause; the messages are in the queue then.
+        server error that the message does not cause; the messages are in the queue then, or kept by the settlement: if
+        it is open, this finishes its message and receives none.
         """
-        if self._unsettled is not None:
-            return [self._settle(sessions)]
+        if self.settlement.is_open:
+            return [self.settlement.settle(sessions)]
         attempt = Attempt()
         try:
             outcomes = self._attempt(sessions, attempt, limit)
@@ -81,10 +72,13 @@ class Handler:
             if attempt.message is None or not attempt.is_to_blame(error):
                 raise
             if attempt.giving_up:
-                return [self._set_aside(sessions, attempt.message, error)]
+                with sessions.lend() as session:
+                    self.settlement.dead_letter(session, attempt.message.row_version, attempt.message, error)
+                self._failures.forget(attempt.message.row_version)
+                return [Outcome.GIVEN_UP]
             return [self._rolled_back(attempt, attempt.message, error)]
-        if self._unsettled is not None:
-            return [self._settle(sessions)]
+        if self.settlement.is_open:
+            return [self.settlement.settle(sessions)]
         for message in attempt.received:
             self._failures.forget(message.row_version)
         return outcomes
@@ -106,8 +100,8 @@ class Handler:
 
     def _receive(self, session: Session, attempt: Attempt) -> Outcome | None:
         """Receive a message; handle it here if it is malformed, has failed too often, or is for another queue."""
-        tables = self._tables_of(session)
-        received = self._receiver.receive(tables.queue)
+        queue = self.settlement.tables(session).queue
+        received = self._receiver.receive(queue)
         if not received:
             return None
         (message,) = received
@@ -115,20 +109,22 @@ class Handler:
             session.chain()
         attempt.message = message
         attempt.received.append(message)
-        self._on_received(partial(self._receiver.waiting, tables.queue))
+        self._on_received(partial(self._receiver.waiting, queue))
         envelope = Envelope.of(message)
         if envelope.problem is not None:
             attempt.giving_up = True
             line = "Message %s goes to the error queue as it is: %s"
             self._failures.log.note(logging.ERROR, "malformed messages", line, message.id, envelope.problem)
-            return self._give_up(tables, message, _NO_FAILURE)
+            self.settlement.give_up(session, message, _NO_FAILURE)
+            return Outcome.GIVEN_UP
         envelope = self._completed(message, envelope)
         failed = self._failures.find(message.row_version)
-        if failed is not None and (outcome := self._recover(tables, attempt, envelope, failed)):
+        if failed is not None and (outcome := self._recover(session, attempt, envelope, failed)):
             return outcome
-        if destination := self._destination(session, envelope):
+        if destination := self.settlement.destination(session, envelope):
             attempt.at_risk = True
-            return self._forward(session, envelope, destination)
+            self.settlement.forward(session, envelope, destination)
+            return Outcome.FORWARDED
         attempt.envelope = envelope
         return None
 
@@ -137,54 +133,33 @@ class Handler:
         return Envelope(headers, message.body, message.id, data_bus=self._data_bus)
 
     def _recover(
-        self, tables: EndpointTables, attempt: Attempt, envelope: Envelope, failed: recoverability.FailedAttempts
+        self, session: Session, attempt: Attempt, envelope: Envelope, failed: recoverability.FailedAttempts
     ) -> Outcome | None:
         """Delay or give up a message that has failed before; return None if it is tried again."""
-        message = attempt.message
+        message, delayed = attempt.message, self.settlement.tables(session).delayed
         assert message is not None
         # A message for another queue has been delayed before. After another delay it would be handled here.
-        is_ours = self._destination(tables.session, envelope) is None
-        can_delay = tables.delayed is not None and is_ours and can_be_written(envelope.headers)
+        is_ours = self.settlement.destination(session, envelope) is None
+        can_delay = delayed is not None and is_ours and can_be_written(envelope.headers)
         action = recoverability.RecoverabilityAction.GIVE_UP
         if not failed.is_final:
             action = self._options.action(failed.attempts, envelope, can_delay=can_delay)
         shown_id, kind = quoted(envelope.identity.message_id), failed.failure.exception_type
         if action is recoverability.RecoverabilityAction.RETRY:
             return None
-        if action is recoverability.RecoverabilityAction.GIVE_UP or tables.delayed is None:
+        if action is recoverability.RecoverabilityAction.GIVE_UP or delayed is None:
             attempt.giving_up = True
             line = "Message %s goes to the error queue after %s, attempt %d"
             what = f"messages to the error queue after {kind}"
             self._failures.log.note(logging.ERROR, what, line, shown_id, kind, failed.attempts)
-            return self._give_up(tables, message, failed.failure)
+            self.settlement.give_up(session, message, failed.failure)
+            return Outcome.GIVEN_UP
         delay = self._options.delay(envelope)
         line = "Message %s is tried again in %s after %s"
         self._failures.log.note(logging.WARNING, f"messages delayed after {kind}", line, shown_id, delay, kind)
-        tables.delayed.store(
-            [Message(recoverability.delayed_headers(envelope.headers, envelope), message.body)], delay=delay
-        )
+        headers = recoverability.delayed_headers(envelope.headers, envelope)
+        delayed.store([Message(headers, message.body)], delay=delay)
         return Outcome.DELAYED
-
-    def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: failure_headers.Failure) -> Outcome:
-        failed_queue = self._destination(tables.session, Envelope.of(message)) or self._endpoint.queue.canonical
-        tables.error_queue.send([failure_headers.failed_message(message, failure, failed_queue, self._endpoint.name)])
-        return Outcome.GIVEN_UP
-
-    def _destination(self, session: Session, envelope: Envelope) -> str | None:
-        """Return the destination of a message that was delayed on its way to another queue; None for this queue."""
-        text = envelope.headers.get(HeaderNames.FORWARD_DESTINATION)
-        try:
-            return text if text and find_queue(session, self._resolver, text) != self._endpoint.queue else None
-        except errors.AddressError:
-            return text
-
-    def _forward(self, session: Session, envelope: Envelope, destination: str) -> Outcome:
-        """Send a delayed message to its destination, which the transport's own mover leaves to the endpoint."""
-        queue = QueueTable(session, find_queue(session, self._resolver, destination))
-        queue.require_allowed(self._resolver)
-        headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
-        queue.send([Message(headers, envelope.body, id=envelope.row_id)])
-        return Outcome.FORWARDED
 
     def _dispatch(
         self, session: Session, attempt: Attempt, message: ReceivedMessage, envelope: Envelope, limit: int
@@ -203,7 +178,7 @@ class Handler:
             with self._tracing(attempt, function):
                 given_up = self._call(session, attempt, function)
                 if self._mode != NONE:
-                    self._report(session, attempt, given_up)
+                    self.settlement.report(session, attempt, given_up)
             outcomes += [
                 Outcome.FAILED if each.identity.message_id in given_up else Outcome.HANDLED for _, each in attempt.batch
             ]
@@ -215,22 +190,22 @@ class Handler:
             return nullcontext()
         return tracing.process_span(attempt.batch[0][1], self._endpoint.name, self._endpoint.queue.canonical)
 
-    def _causing(self, attempt: Attempt, function: HandlerFunction) -> AbstractContextManager[None]:
+    def _causing(self, envelopes: list[Envelope], function: HandlerFunction) -> AbstractContextManager[None]:
         """Make a message the cause of what the function sends; a batch has no single cause."""
-        return nullcontext() if function.is_batch else causation.handling(attempt.batch[0][1], self._endpoint.name)
+        return nullcontext() if function.is_batch else causation.handling(envelopes[0], self._endpoint.name)
 
     def _collect(
         self, session: Session, attempt: Attempt, function: HandlerFunction, wanted: int
     ) -> list[tuple[ReceivedMessage, Envelope]]:
         """Receive further messages for a batch: those of the same function that were not in a failed one."""
-        queue, collected = self._tables_of(session).queue, []
+        queue, collected = self.settlement.tables(session).queue, []
 
         def joins(head: MessageHead) -> bool:
             envelope = Envelope.of(head.decoded)
             if self._failures.is_alone(head.row_version) or envelope.problem is not None or head.expired:
                 return False
             is_ours = self._handlers.find_without_body(envelope) is function
-            return is_ours and self._destination(session, envelope) is None
+            return is_ours and self.settlement.destination(session, envelope) is None
 
         first = attempt.batch[0][0]
         left, seconds, stop = BATCH_BYTES - len(first.body), function.max_seconds, self._run.stop
@@ -241,7 +216,7 @@ class Handler:
 
     def _enter_inbox(self, session: Session, attempt: Attempt) -> None:
         """Enter the messages in the inbox, and leave those out of the batch that it has."""
-        inbox, queue = self._tables_of(session).inbox, self._endpoint.queue
+        inbox, queue = self.settlement.tables(session).inbox, self._endpoint.queue
         kept = []
         # In one order, so that two batches with the same ids do not deadlock.
         for message, envelope in sorted(attempt.batch, key=lambda each: each[1].identity.message_id or ""):
@@ -255,7 +230,7 @@ class Handler:
             else:
                 attempt.duplicates += 1
                 log.debug("Message %s was handled before and is deleted", quoted(envelope.identity.message_id))
-                service_control.acknowledge(session, self._resolver, envelope, self._acknowledging)
+                self.settlement.acknowledge(session, envelope)
         attempt.batch = sorted(kept, key=lambda each: each[0].row_version)
 
     def _call(self, session: Session, attempt: Attempt, function: HandlerFunction | None) -> Set[str | None]:
@@ -269,14 +244,7 @@ class Handler:
         try:
             if function is None:
                 raise no_handler(envelopes[0])
-            with self._causing(attempt, function), tracing.handler_span(function.call):
-                try:
-                    result = function.call(envelopes if function.is_batch else envelopes[0])
-                except (SystemExit, CancelledError) as error:
-                    if session.is_inherited:
-                        raise  # It ends the process that the function has forked.
-                    cause = "SystemExit, as of sys.exit" if isinstance(error, SystemExit) else "asyncio.CancelledError"
-                    raise RuntimeError(f"The function of the message ended by {cause}.") from error
+            result = self._result(session, function, envelopes)
         except Exception as error:
             if self._mode != NONE:
                 raise
@@ -287,7 +255,7 @@ class Handler:
                 what = f"messages failed with {kind} after they were put into the error queue"
                 self._failures.log.note(logging.WARNING, what, line, quoted(envelopes[0].identity.message_id), kind)
                 return handling.given_up
-            self._unsettled = attempt, failure_headers.Failure.of(error)
+            self.settlement.keep(attempt, failure_headers.Failure.of(error))
             return frozenset()
         except BaseException:
             if not session.is_inherited:
@@ -307,96 +275,27 @@ class Handler:
         if self._options.inbox:
             for message_id in handling.given_up:
                 # It may come back from the error queue, to be handled then.
-                self._tables_of(session).inbox.leave(self._endpoint.queue, message_id or "")
+                self.settlement.tables(session).inbox.leave(self._endpoint.queue, message_id or "")
         is_reported = self._endpoint.audit_queue or service_control.is_retry(envelopes[0])
         if self._mode == NONE and is_reported and not handling.given_up:
-            self._unsettled = attempt, None
+            self.settlement.keep(attempt)
         return handling.given_up
 
-    def _report(self, session: Session, attempt: Attempt, given_up: Set[str | None] = frozenset()) -> None:
-        """Acknowledge retries of ServiceControl, and copy handled messages to the audit queue.
-
-        In the mode ``receive_only`` too this is in the transaction of the receive, not in that of the sends.
-        """
-        tables, started = self._tables_of(session), attempt.started
-        assert started is not None
-        for message, envelope in attempt.batch:
-            if envelope.identity.message_id in given_up:
-                continue
-            acknowledged = service_control.acknowledge(session, self._resolver, envelope, self._acknowledging)
+    def _result(self, session: Session, function: HandlerFunction, envelopes: list[Envelope]) -> object:
+        """Call the function and return its result; where it asks for the end of the program, its message fails."""
+        with self._causing(envelopes, function), tracing.handler_span(function.call):
             try:
-                service_control.audit(tables, message, envelope, started, acknowledged=acknowledged)
-            except (errors.QueueNotFoundError, errors.NotAQueueError, errors.PermissionDeniedError):
-                # No message can be copied to this audit queue, so this message is not to blame.
-                attempt.at_risk = False
-                raise
-
-    def _settle(self, sessions: SessionStack) -> Outcome:
-        """Finish a message that is in no queue; the handler repeats this until it succeeds.
-
-        A handled message is reported. A failed one, or one that cannot be reported, goes to the error queue, or back
-        into its queue if that error queue takes no message.
-        """
-        assert self._unsettled is not None
-        attempt, failure = self._unsettled
-        message = attempt.message
-        assert message is not None
-        with sessions.lend() as session:
-            tables = self._tables_of(session)
-            if failure is None:
-                try:
-                    with session.transaction():
-                        self._report(session, attempt)
-                except Exception as error:
-                    if not errors.is_of_a_message(error):
-                        raise
-                    failure = failure_headers.Failure.of(error)
-                    self._unsettled = attempt, failure
-                else:
-                    self._unsettled = None
-                    return Outcome.HANDLED
-            kind = failure.exception_type
-            what, line = f"messages to the error queue after {kind}", "Message %s goes to the error queue after %s"
-            self._failures.log.note(logging.ERROR, what, line, _id_of(message), kind)
-            try:
-                with session.transaction():
-                    self._give_up(tables, message, failure)
-            except Exception as error:
-                is_refused = errors.is_of_a_message(error)
-                if not is_refused and passes(error, known=True):
-                    raise
-                row_version = self._send_back(tables, message)
-                if not is_refused:
-                    self._unsettled = None
-                    raise
-                tables.dead_letter(row_version, error, Envelope.of(message).problem)
-        self._unsettled = None
-        return Outcome.FAILED
-
-    def give_back(self, connect: Callable[[], SessionStack]) -> None:
-        """Send a failed message that is in no queue back to its own, if the error queue has not taken it to the end."""
-        if self._unsettled is not None and self._unsettled[1] is not None:
-            with connect().lend() as session:
-                self._send_back(self._tables_of(session), self._unsettled[0].received[0])
-            self._unsettled = None
+                return function.call(envelopes if function.is_batch else envelopes[0])
+            except (SystemExit, CancelledError) as error:
+                if session.is_inherited:
+                    raise  # It ends the process that the function has forked.
+                cause = "SystemExit, as of sys.exit" if isinstance(error, SystemExit) else "asyncio.CancelledError"
+                raise RuntimeError(f"The function of the message ended by {cause}.") from error
 
     def _undo_receive(self, session: Session, attempt: Attempt, handling: CurrentMessages) -> None:
         """Put a message back that was not handled, where no rollback does so, unless it is in the error queue."""
         if self._mode == NONE and not handling.given_up:
-            self._send_back(self._tables_of(session), attempt.received[0])
-
-    def _send_back(self, tables: EndpointTables, message: ReceivedMessage) -> int:
-        """Send a message that is in no queue back to its own, and return its RowVersion: others may receive it."""
-        with tables.session.transaction():
-            (row_version,) = tables.queue.send_numbered([failure_headers.unchanged(message)])
-        return row_version
-
-    def _set_aside(self, sessions: SessionStack, message: ReceivedMessage, error: Exception) -> Outcome:
-        """Move a message that the error queue has refused, unchanged; after the rollback it is in its queue."""
-        with sessions.lend() as session:
-            self._tables_of(session).dead_letter(message.row_version, error, Envelope.of(message).problem)
-        self._failures.forget(message.row_version)
-        return Outcome.GIVEN_UP
+            self.settlement.send_back(session, attempt.received[0])
 
     def _note_failure(self, attempt: Attempt, message: ReceivedMessage, error: Exception) -> None:
         """Note the failure of a message; after that of a batch each of its messages is tried alone."""
@@ -432,10 +331,6 @@ class Handler:
     def _put_back(self, attempt: Attempt) -> None:
         for each in attempt.received:
             self._receiver.put_back(each.row_version)
-
-    def _tables_of(self, session: Session) -> EndpointTables:
-        self._tables = self._endpoint.tables(session, self._tables)
-        return self._tables
 
 
 def _id_of(message: ReceivedMessage) -> str:

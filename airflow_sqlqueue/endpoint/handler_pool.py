@@ -106,7 +106,7 @@ class HandlerPool:
                 return connection.run(lambda sessions: self._handle_messages(handler, sessions, connection))
             except (SqlQueueError, StoppedError):
                 try:
-                    handler.give_back(connection.connect)
+                    handler.settlement.give_back(connection.connect)
                 except SqlQueueError as error:
                     log.error("%s: a message that is in no queue is lost: %s", self._run.what, error)
                 raise
@@ -117,7 +117,7 @@ class HandlerPool:
             self._run.pause(seconds)
         except StoppedError:
             self._stopped = self._stopped or time.monotonic()
-            if not handler.is_unsettled or time.monotonic() - self._stopped > MAX_SECONDS:
+            if not handler.settlement.is_open or time.monotonic() - self._stopped > MAX_SECONDS:
                 raise
             # The run's own pause waits for the stop, which is set.
             time.sleep(seconds)
@@ -127,15 +127,15 @@ class HandlerPool:
     ) -> bool:
         """Handle messages until the end; return True if this handler has left the pool and others continue."""
         # A message that is in no queue is finished whether consuming was stopped or a limit was reached meanwhile.
-        while handler.is_unsettled or not self._stop.is_set():
-            if self._failures.is_slow and not handler.is_unsettled:
+        while handler.settlement.is_open or not self._stop.is_set():
+            if self._failures.is_slow and not handler.settlement.is_open:
                 if self._leave(unless_last=True):
                     return True
                 self._pause(self._failures.next_pause())
                 if self._stop.is_set():
                     break
             reserved, outcomes = 0, list[Outcome]()
-            if not handler.is_unsettled:
+            if not handler.settlement.is_open:
                 reserved = self._budget.reserve(1 if self._failures.is_slow else self._run.handlers.max_batch)
                 if not reserved:
                     break
@@ -143,7 +143,7 @@ class HandlerPool:
                 outcomes = handler.next(sessions, reserved)
             finally:
                 if reserved:
-                    used = sum(not each.stays for each in outcomes) + handler.is_unsettled
+                    used = sum(not each.stays for each in outcomes) + handler.settlement.is_open
                     self._budget.give_back(reserved - used)
             self._run.on_contact(True)
             if outcomes:
