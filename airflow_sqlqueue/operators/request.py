@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError
+from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, SqlQueueError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.messages.message import Message
     from airflow_sqlqueue.queue.publishing.conversation import Reply
+
+
+class _FunctionError(Exception):
+    """Error of this package that ``python_callable`` raised: it ends the try, where the same one of a poll passes."""
+
+    def __init__(self, error: SqlQueueError) -> None:
+        super().__init__()
+        self.error = error
 
 
 class SqlQueueRequestOperator(WaitingTask, RoutedTask):
@@ -122,7 +130,10 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
                 **self.connection_arguments,
             )
 
-        return self.wait(lambda: self._take(context, message_id), trigger, {"message_id": message_id})
+        try:
+            return self.wait(lambda: self._take(context, message_id), trigger, {"message_id": message_id})
+        except _FunctionError as raised:
+            raise raised.error from None
 
     def _take(self, context: Context, message_id: str) -> dict[str, Any] | None:
         client = self.hook.client
@@ -132,7 +143,10 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
                 return None
             result = None
             if self.python_callable is not None:
-                result = self.python_callable(Envelope.of(reply.message), **(self.op_kwargs or {}))
+                try:
+                    result = self.python_callable(Envelope.of(reply.message), **(self.op_kwargs or {}))
+                except SqlQueueError as error:
+                    raise _FunctionError(error) from error
                 check_result(self, context, result)
         Metrics(self, client.queue(self.reply_queue)).count("reply.messages", 1)
         return {"message_id": message_id, "reply": _metadata(reply), "result": result}

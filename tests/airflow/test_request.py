@@ -16,7 +16,7 @@ from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.execution_time.comms import SetXCom
 
 from airflow_sqlqueue import reply
-from airflow_sqlqueue.errors import ConfigurationError, NoReplyError
+from airflow_sqlqueue.errors import ConfigurationError, NoReplyError, ServerUnreachableError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.envelope.outgoing import Sender
@@ -132,16 +132,20 @@ def test_another_run_asks_again(hook: SqlQueueHook, queue_name: str, ask: Ask, c
     assert {each[HeaderNames.MESSAGE_ID] for each in headers} == {trigger.correlation_id for trigger in triggers}
 
 
+@pytest.mark.parametrize("error", [RuntimeError("not now"), ServerUnreachableError("not now")], ids=repr)
+@pytest.mark.parametrize("deferrable", [True, False])
 def test_a_reply_that_the_callable_refuses_is_there_for_the_next_try(
-    ask: Ask, answer: Callable[[], None], context: Any
+    ask: Ask, answer: Callable[[], None], context: Any, error: Exception, deferrable: bool
 ) -> None:
+    """A poll passes over a server that is away, but not over an error of the callable, as of another server's hook."""
+
     def refuse(received: Envelope) -> None:
-        raise RuntimeError("not now")
+        raise error
 
     deferred(ask(), context())
     answer()
-    with pytest.raises(RuntimeError, match="not now"):
-        ask(python_callable=refuse).execute(context())
+    with pytest.raises(type(error), match="not now"):
+        ask(python_callable=refuse, deferrable=deferrable, wait_timeout=0).execute(context())
     assert ask(python_callable=lambda received: "taken").execute(context())["result"] == "taken"
 
 
