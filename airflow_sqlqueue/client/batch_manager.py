@@ -92,6 +92,11 @@ class BatchManager(Manager):
         batch_id, queue_name = _named(batch_id, queue_name)
         return self._repeated(f"Reading batch {batch_id}", queue_name, lambda ledger: ledger.current(batch_id))
 
+    def first_known(self, batch_ids: Sequence[BatchId], queue_name: str | None = None) -> uuid.UUID | None:
+        """Return the id of the first of these batches that the ledger knows; None if it knows none of them."""
+        ids = [_named(batch_id, queue_name)[0] for batch_id in batch_ids]
+        return self._repeated("Looking for a task's batch", queue_name, lambda ledger: ledger.first_known(ids))
+
     def left_by(
         self,
         owner: uuid.UUID,

@@ -21,12 +21,14 @@ class TaskBatches:
 
     :param key: DAG, run, task and map index of the task instance; all but the run are the task, over its runs.
     :param renew: the run works on a new batch where its own was consumed or requeued.
+    :param try_number: the number of the try, which clears of the task count on.
     """
 
     client: QueueClient
     address: str
     key: tuple[str, str, str, int]
     renew: bool = False
+    try_number: int = 1
 
     @property
     def owner(self) -> uuid.UUID:
@@ -35,8 +37,14 @@ class TaskBatches:
         return owner_of(dag_id, task_id, map_index)
 
     def own(self) -> uuid.UUID:
-        """Return the id of this run's batch, which is known before it is opened."""
-        batch_id = batch_id_for(*self.key)
+        """Return the id of this run's batch, which is known before it is opened.
+
+        It is the batch that an earlier try has opened. If the ledger does not know one, as after a sweep, the id is one
+        that no other try gives.
+        """
+        earlier = [batch_id_for(*self.key, number) for number in range(1, self.try_number)]
+        known = self.client.batches.first_known(earlier, self.address) if earlier else None
+        batch_id = known or batch_id_for(*self.key, self.try_number)
         return self.client.batches.current(batch_id, self.address) if self.renew else batch_id
 
     def is_open(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.counts import Counts, PartCounts
@@ -199,6 +200,14 @@ class Ledger(OwnTable):
                 break
             batch_id = batch_after(batch_id)
         return batch_id
+
+    def first_known(self, batch_ids: Sequence[uuid.UUID]) -> uuid.UUID | None:
+        """Return the first of these batches that the ledger knows; None if it knows none of them."""
+        for batch_id in batch_ids if self.exists() else ():
+            with suppress(BatchNotFoundError):
+                self.find(batch_id)
+                return batch_id
+        return None
 
     def beginning(self, text: str) -> list[uuid.UUID]:
         """Return the batches whose ids, in upper case and with hyphens, begin with a text: six at the most."""

@@ -20,9 +20,11 @@ FILE_MODES = {"owner": 0o600, "group": 0o640, "all": 0o644}
 _NAMESPACE = uuid.UUID("6f7a1f0c-52f3-5d0e-9a53-0f3a3c1b7d11")
 
 
-def batch_id_for(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> uuid.UUID:
-    """Return the batch id of one task of one run: the same for every try, so that a retry resumes its batch."""
-    return uuid.uuid5(_NAMESPACE, "\0".join([dag_id, run_id, task_id, str(map_index)]))
+def batch_id_for(dag_id: str, run_id: str, task_id: str, map_index: int = -1, try_number: int = 1) -> uuid.UUID:
+    """Return the id of the batch that a try of one task of one run opens; later tries resume it."""
+    # An id is not given twice: a sink would take the messages for those of the batch that was swept.
+    opener = [] if try_number <= 1 else [str(try_number)]
+    return uuid.uuid5(_NAMESPACE, "\0".join([dag_id, run_id, task_id, str(map_index), *opener]))
 
 
 def owner_of(dag_id: str, task_id: str, map_index: int = -1) -> uuid.UUID:

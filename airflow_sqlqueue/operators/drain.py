@@ -200,7 +200,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
     def _task_batches(self, context: Context) -> TaskBatches:
         from airflow_sqlqueue.client.task_batches import TaskBatches
 
-        return TaskBatches(self.hook.client, self.address, task_key(context), self.renew)
+        return TaskBatches(self.hook.client, self.address, task_key(context), self.renew, context["ti"].try_number)
 
     def _drain(self, context: Context) -> dict[str, Any]:
         from airflow_sqlqueue.drain.batches import refuse_stranded

@@ -114,15 +114,18 @@ def run_id() -> str:
 def context(run_id: str) -> Callable[..., dict[str, Any]]:
     """Context of an operator's ``execute``, with the keys that these operators read."""
 
-    def make(run_id: str = run_id, task_id: str = "task", dag_id: str = "dag", map_index: int = -1) -> dict[str, Any]:
-        return {"ti": TaskInstance(dag_id, run_id, task_id, map_index)}
+    def make(
+        run_id: str = run_id, task_id: str = "task", dag_id: str = "dag", map_index: int = -1, try_number: int = 1
+    ) -> dict[str, Any]:
+        return {"ti": TaskInstance(dag_id, run_id, task_id, map_index, try_number)}
 
     return make
 
 
 class TaskInstance:
-    def __init__(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> None:
+    def __init__(self, dag_id: str, run_id: str, task_id: str, map_index: int, try_number: int) -> None:
         self.dag_id, self.run_id, self.task_id, self.map_index = dag_id, run_id, task_id, map_index
+        self.try_number = try_number
 
     def get_first_reschedule_date(self, context: Any) -> None:
         """As on a task's first poke in reschedule mode."""

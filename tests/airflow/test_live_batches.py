@@ -112,6 +112,8 @@ def test_a_batch_in_a_table_needs_no_folder(hook: SqlQueueHook, queue_name: str,
     swept = SqlQueueSweepOperator(task_id="sweep", queue_name=queue_name, sweep_options={"retain": timedelta(0)})
     assert swept.execute(context())["rows"] >= 5
     assert batch.batch_id not in {str(info.batch_id) for info in hook.client.batches.list(queue_name)}
+    cleared = operator.execute(context(try_number=2))["batch"]
+    assert cleared["batch_id"] != batch.batch_id, "a sink that is keyed by the id has the swept batch"
 
 
 def test_the_hook_reads_with_its_own_login(

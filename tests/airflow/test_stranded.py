@@ -141,7 +141,7 @@ operator = SqlQueueDrainToSparkOperator(
     task_id="task", queue_name=queue_name, staging=staging, python_callable=print,
     drain_options={"rows_per_part": 10, "workers": 1, "locked_wait_seconds": 600},
 )
-operator.execute({"ti": SimpleNamespace(dag_id=dag_id, run_id="one", task_id="task", map_index=-1)})
+operator.execute({"ti": SimpleNamespace(dag_id=dag_id, run_id="one", task_id="task", map_index=-1, try_number=1)})
 """
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue import QueueClient, SweepOptions
 from airflow_sqlqueue.client.task_batches import TaskBatches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
@@ -56,6 +57,20 @@ def test_a_renewed_run_goes_on_to_a_new_batch_once_its_own_is_consumed(
     task.client.batches.mark_consumed(batch)
     assert renewed.own() != batch.uuid
     assert not renewed.is_open()
+
+
+def test_a_try_after_a_sweep_opens_a_batch_with_an_id_that_no_sink_has(
+    task: TaskBatches, connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    cleared, again = replace(task, try_number=2), replace(task, try_number=3)
+    old = drained(task, connect, queue, staging)
+    assert cleared.own() == old.uuid
+    task.client.batches.mark_consumed(old)
+    task.client.batches.sweep(staging, task.address, SweepOptions(retain=timedelta(0)))
+    assert not cleared.is_open()
+    new = drained(cleared, connect, queue, staging)
+    assert new.uuid != old.uuid
+    assert again.own() == new.uuid
 
 
 def test_a_job_gets_the_batches_of_earlier_runs_in_their_order(
