@@ -29,7 +29,14 @@ from airflow_sqlqueue.server import entra
 from airflow_sqlqueue.server.connection_policy import ONLY_LISTED, Allowed, check_keywords
 from airflow_sqlqueue.server.connection_string import ConnectionString
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT
-from airflow_sqlqueue.server.settings import LEDGER_SCHEMA, ConnectionSettings, load_pyodbc, named_instance, split_host
+from airflow_sqlqueue.server.settings import (
+    LEDGER_SCHEMA,
+    MOST_LOCK_TIMEOUT,
+    ConnectionSettings,
+    load_pyodbc,
+    named_instance,
+    split_host,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -61,9 +68,6 @@ _NOT_OURS = {
 
 _ARRAY = re.compile(r'\s*\[\s*["\]]')
 """Beginning of a JSON array of texts, which a name in brackets does not have."""
-
-_LONGEST = 2_147_483
-"""Seconds of the longest timeout: SET LOCK_TIMEOUT takes an ``int`` of milliseconds."""
 
 _SHORTEST = 5
 """Characters of the shortest value that Airflow masks; it warns about a shorter one."""
@@ -227,8 +231,8 @@ def _number(values: Mapping[str, Any], key: str, default: float) -> float:
         value = float(values.get(key, default))
     except (TypeError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"{key} has to be a number of seconds.") from error
-    if not 0 <= value <= _LONGEST:  # Not a number is not in the range either.
-        raise ConfigurationError(f"{key} has to be a number of seconds from 0 to {_LONGEST}.")
+    if not 0 <= value <= MOST_LOCK_TIMEOUT:  # Not a number is not in the range either.
+        raise ConfigurationError(f"{key} has to be a number of seconds from 0 to {MOST_LOCK_TIMEOUT}.")
     return value
 
 

@@ -53,7 +53,7 @@ class WaitingTask(ServerTask):
         A lost server is waited for, and the connection is looked up again meanwhile, because a user may repair it.
         ``execute_complete`` gets ``kwargs`` beside the event. Raises the error of :meth:`timed_out`.
         """
-        from airflow_sqlqueue.triggers.base import seconds
+        from airflow_sqlqueue.options import seconds
 
         timeout, pause = self._timeout(), seconds("poll_interval", self.poll_interval)
         deadline = math.inf if timeout is None else time.monotonic() + timeout.total_seconds()

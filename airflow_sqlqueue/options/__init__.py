@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
@@ -27,6 +28,9 @@ _SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "": 1}
 _TIMES = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _SIZE = re.compile(r"\s*(\d{1,18})\s*(GiB|MiB|KiB|)")
 _AGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd])")
+MOST_SECONDS = 1_000_000_000
+"""The most seconds of a wait, some 30 years: Python's functions that wait take no more than 292 years."""
+
 _NUMBERS = ("int", "float")
 """Types whose values stand for each other."""
 _LITERAL = re.compile(r"``([^`]*)``")
@@ -126,6 +130,11 @@ class Option:
         if not is_within:
             reason = self.because or ("leave it out for no limit" if self.default is None else "")
             raise ConfigurationError(f"{self.name} must be {self.limits}{reason and f': {reason}'}.")
+        # Seconds, or a rate, whose reciprocal is the seconds for a message.
+        if self.type.startswith("float") and value and not 1 / MOST_SECONDS <= value <= MOST_SECONDS:
+            raise ConfigurationError(
+                f"{self.name} is {quoted(str(value))}: give a number from 0.000000001 to {MOST_SECONDS:,}."
+            )
 
 
 def option(
@@ -256,6 +265,14 @@ def whole_number(name: str, value: Any) -> int | None:
 def number(name: str, value: Any) -> float | None:
     """Return a number; None for None and for an empty text. Raises :class:`ConfigurationError` for other values."""
     return _number(name, value, float, "a number")
+
+
+def seconds(name: str, value: Any, most: int = MOST_SECONDS) -> float:
+    """Return a number of seconds to wait, 0 or more. Raises :class:`ConfigurationError` for other values."""
+    with suppress(TypeError, ValueError, OverflowError):
+        if 0 <= (found := float(value)) <= most:
+            return found
+    raise ConfigurationError(f"{name} is {quoted(str(value))}: give a number of seconds, 0 to {most:,}.")
 
 
 def size(name: str, value: Any) -> int | None:

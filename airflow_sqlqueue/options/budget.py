@@ -59,7 +59,7 @@ class Budget:
         clock: TimeFunction = time.monotonic,
     ) -> None:
         for name, limit in (("max_messages", max_messages), ("max_seconds", max_seconds), ("max_bytes", max_bytes)):
-            if limit is not None and limit < 0:
+            if limit is not None and not limit >= 0:
                 raise ConfigurationError(f"{name} is {limit}: give 0 or more, or None for no limit.")
         self._messages, self._bytes, self._clock = max_messages, max_bytes, clock
         self._started = clock()

@@ -67,7 +67,7 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
         return PokeReturnValue(bool(found), xcom_value=self._report(summary(found)))
 
     def _least_time(self) -> timedelta:
-        from airflow_sqlqueue.triggers.base import seconds
+        from airflow_sqlqueue.options import seconds
 
         given = interval_or(timedelta(hours=1), "older_than", self.older_than)
         return timedelta(seconds=seconds("older_than", given.total_seconds()))

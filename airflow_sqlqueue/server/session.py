@@ -27,10 +27,11 @@ from airflow_sqlqueue.errors import (
     StatementError,
     TransactionError,
 )
+from airflow_sqlqueue.options import seconds
 from airflow_sqlqueue.server.connection import check_product, open_connection
 from airflow_sqlqueue.server.cursors import PreparedCursors, declared_types
 from airflow_sqlqueue.server.enlisted import EnlistedConnection
-from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.server.settings import MOST_LOCK_TIMEOUT, ConnectionSettings
 from airflow_sqlqueue.server.sql import Query, number, query
 from airflow_sqlqueue.server.translation import safe_cause, translate
 
@@ -60,7 +61,7 @@ class Session:
         self.settings = settings
         self._process = os.getpid()
         self._statement_timeout = statement_timeout
-        self._lock_timeout = self._lock_timeout_now = lock_timeout
+        self._lock_timeout = self._lock_timeout_now = seconds("lock_timeout", lock_timeout, MOST_LOCK_TIMEOUT)
         self._has_low_priority = False
         _SESSIONS.add(self)
         self.open()
@@ -185,7 +186,8 @@ class Session:
             yield
 
     def _set_lock_timeout(self, seconds: float) -> None:
-        self.run(query("session.lock_timeout", milliseconds=number(max(0, int(seconds * 1000)))))
+        milliseconds = int(max(0, min(seconds, MOST_LOCK_TIMEOUT)) * 1000)
+        self.run(query("session.lock_timeout", milliseconds=number(milliseconds)))
         self._lock_timeout_now = seconds
 
     @contextmanager

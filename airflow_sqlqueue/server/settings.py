@@ -28,6 +28,8 @@ APPLICATION_NAME = "airflow-sqlqueue"
 """The program name of a session on the server; the ODBC keyword APP of a connection replaces it."""
 DEFAULT_LOGIN_TIMEOUT = 15
 """Seconds."""
+MOST_LOCK_TIMEOUT = 2_147_483
+"""Seconds of the longest timeout: SET LOCK_TIMEOUT takes an ``int`` of milliseconds."""
 LEDGER_SCHEMA = "sqlqueue"
 """The schema of this package's own tables by default."""
 

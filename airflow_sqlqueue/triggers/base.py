@@ -19,8 +19,8 @@ from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.hooks.arguments import check_hook_params
 from airflow_sqlqueue.messages.address import QueueAddress, text_of
 from airflow_sqlqueue.messages.routing import check_named_once, endpoint_table
+from airflow_sqlqueue.options import seconds
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.client import QueueClient
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.server.session import Session
     from airflow_sqlqueue.triggers.poller import Poll, Watch
 
-
-MOST_SECONDS = 1_000_000_000
-"""Longest interval, some 30 years; a lock of Python waits for no more than ten times that."""
 
 EXPECTED = (SqlQueueError, AirflowException)
 """Errors whose text is a sentence for people: those of this package, and Airflow's for an unknown connection."""
@@ -234,14 +231,6 @@ class Attempts:
             )
         self._logged = sentence
         await asyncio.sleep(random_pause(self._failures))
-
-
-def seconds(name: str, value: Any) -> float:
-    """Return the number of seconds of an argument. Raises :class:`ConfigurationError`."""
-    with suppress(TypeError, ValueError, OverflowError):
-        if 0 <= (number := float(value)) <= MOST_SECONDS:
-            return number
-    raise ConfigurationError(f"{name} is {quoted(str(value))}: give a number of seconds, 0 to {MOST_SECONDS:,}.")
 
 
 def names(name: str, value: Any) -> list[str]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import seconds
 from airflow_sqlqueue.queue.condition import QueueCondition
-from airflow_sqlqueue.triggers.base import Attempts, OneEventTrigger, QueueTrigger, seconds, unpacked
+from airflow_sqlqueue.triggers.base import Attempts, OneEventTrigger, QueueTrigger, unpacked
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.triggers.base import OneEventTrigger, names, seconds, unpacked
+from airflow_sqlqueue.options import seconds
+from airflow_sqlqueue.triggers.base import OneEventTrigger, names, unpacked
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.client import QueueClient

@@ -50,7 +50,7 @@ def test_a_share_has_its_own_messages_and_the_same_end() -> None:
     assert budget.share(None).messages_left is None
 
 
-@pytest.mark.parametrize("limits", [(-1, None), (None, -0.1)])
+@pytest.mark.parametrize("limits", [(-1, None), (None, -0.1), (None, float("nan"))])
 def test_limits_are_not_below_zero(limits: tuple[int | None, float | None]) -> None:
     with pytest.raises(ConfigurationError, match="give 0 or more"):
         Budget(*limits)

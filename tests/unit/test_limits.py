@@ -29,7 +29,7 @@ from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.options import SourceOptions
 
-LARGE = 2**40
+LARGE = 10**9
 TINY = 1e-9
 
 

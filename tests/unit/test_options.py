@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import (
     BYTES,
@@ -22,6 +24,8 @@ from airflow_sqlqueue.options import (
     truth,
     whole_number,
 )
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.queue.purge import PurgeOptions
 
 
 @pytest.mark.parametrize(
@@ -144,6 +148,20 @@ def test_values_outside_of_choices_and_limits_are_refused(values: dict[str, Any]
     with pytest.raises(ConfigurationError) as caught:
         LampOptions(**values)
     assert str(caught.value) == says
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (lambda: ErrorQueueOptions(rate=1e-300), "rate is '1e-300'"),
+        (lambda: PurgeOptions(pause=1e308), "pause is '1e\\+308'"),
+        (lambda: ConsumeOptions(poll_seconds=1e10), "poll_seconds is '10000000000.0'"),
+        (lambda: DrainOptions(max_seconds=float("inf")), "max_seconds is 'inf'"),
+    ],
+)
+def test_a_wait_that_python_cannot_count_is_refused(make: Any, given: str) -> None:
+    with pytest.raises(ConfigurationError, match=given + ": give a number from 0.000000001 to 1,000,000,000."):
+        make()
 
 
 def test_values_at_the_limits_are_taken() -> None:

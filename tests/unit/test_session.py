@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_sqlqueue.errors import (
+    ConfigurationError,
     ConnectionLostError,
     DataMovedError,
     DeadlockError,
@@ -24,8 +26,15 @@ from airflow_sqlqueue.errors import (
     TransientError,
 )
 from airflow_sqlqueue.server.reconnecting import passes
-from airflow_sqlqueue.server.session import retrying
+from airflow_sqlqueue.server.session import Session, retrying
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.translation import safe_cause, translate
+
+
+@pytest.mark.parametrize("given", [-1, float("nan"), 1e10, "long"])
+def test_a_lock_timeout_is_a_number_that_a_server_takes(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"lock_timeout is .*: give a number of seconds, 0 to 2,147,483"):
+        Session(ConnectionSettings("nowhere", "shop"), lock_timeout=given)
 
 
 def driver_error(state: str, number: int | None, text: str = "text") -> Exception:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError
+from airflow_sqlqueue.errors import MessageError, NoReplyError
 from airflow_sqlqueue.messages.envelope.causation import outgoing
 from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, decode_headers
+from airflow_sqlqueue.options import seconds
 from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, read
 from airflow_sqlqueue.queue.publishing.private_queue import check_outside
 from airflow_sqlqueue.queue.queue_table import QueueTable
@@ -52,8 +53,7 @@ class Polling:
     sleep: Callable[[float], object] = time.sleep
 
     def __post_init__(self) -> None:
-        if not self.timeout >= 0:
-            raise ConfigurationError(f"A timeout of {self.timeout} seconds: give zero or more.")
+        seconds("timeout", self.timeout)
 
     def polls(self) -> Iterator[None]:
         """Yield at each time for a poll: at once, after each pause, and at the timeout."""
