@@ -20,10 +20,23 @@ def state() -> Health:
     return Health(ResolvedAddress('a "queue"\\', "dbo", "nsb"))
 
 
+class PatientServer(HealthServer):
+    """Health port whose backlog is never full: the system would have a connection wait for seconds."""
+
+    request_queue_size = 10 * health.AT_ONCE
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HealthServer]:
+    with PatientServer(Health(ResolvedAddress("queue", "dbo", "nsb")), "127.0.0.1", 0) as server:
+        yield server
+
+
 @pytest.fixture
-def server(state: Health, monkeypatch: pytest.MonkeyPatch) -> Iterator[HealthServer]:
-    monkeypatch.setattr(health, "REQUEST_SECONDS", 0.5)
-    with HealthServer(state, "127.0.0.1", 0) as server:
+def crowded(state: Health, monkeypatch: pytest.MonkeyPatch) -> Iterator[HealthServer]:
+    """A server for a test that fills it, in which slow requests stay."""
+    monkeypatch.setattr(health, "REQUEST_SECONDS", WAIT)
+    with PatientServer(state, "127.0.0.1", 0) as server:
         yield server
 
 
@@ -84,8 +97,9 @@ def test_malformed_requests_harm_no_other(server: HealthServer, request_text: by
     assert b" 200 " in ask(server, b"GET /health/live HTTP/1.1\r\n\r\n")
 
 
-def test_a_slow_request_is_closed(server: HealthServer) -> None:
+def test_a_slow_request_is_closed(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although it sends something all the time, which a timeout of the socket would allow."""
+    monkeypatch.setattr(health, "REQUEST_SECONDS", 0.5)
     with socket.create_connection(("127.0.0.1", server.server_port), WAIT) as connection:
         connection.settimeout(0.1)
         connection.sendall(b"GET /health/live HTTP/1.1\r\n")
@@ -103,12 +117,9 @@ def is_closed(connection: socket.socket, text: bytes) -> bool:
         return True
 
 
-def test_slow_connections_of_one_address_make_no_probe_of_another_fail(
-    server: HealthServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_connections_of_one_address_make_no_probe_of_another_fail(crowded: HealthServer) -> None:
     """They are renewed as fast as they are closed, and the probe is slow as well."""
-    monkeypatch.setattr(health, "REQUEST_SECONDS", WAIT)
-    address = ("127.0.0.1", server.server_port)
+    address = ("127.0.0.1", crowded.server_port)
     slow = [socket.create_connection(address, WAIT) for _ in range(health.AT_ONCE)]
     try:
         with socket.create_connection(address, WAIT, ("127.0.0.2", 0)) as probe:
@@ -122,12 +133,11 @@ def test_slow_connections_of_one_address_make_no_probe_of_another_fail(
             connection.close()
 
 
-def test_there_are_few_requests_at_a_time(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "REQUEST_SECONDS", WAIT)
-    address = ("127.0.0.1", server.server_port)
+def test_there_are_few_requests_at_a_time(crowded: HealthServer) -> None:
+    address = ("127.0.0.1", crowded.server_port)
     waiting = [socket.create_connection(address, WAIT) for _ in range(health.AT_ONCE)]
     try:
-        assert b" 200 " in ask(server, b"GET /health/live HTTP/1.1\r\n\r\n")
+        assert b" 200 " in ask(crowded, b"GET /health/live HTTP/1.1\r\n\r\n")
         oldest, *others = waiting
         assert answer(oldest) == b"", "it made room for the probe"
         for connection in others:
@@ -136,4 +146,4 @@ def test_there_are_few_requests_at_a_time(server: HealthServer, monkeypatch: pyt
     finally:
         for connection in waiting:
             connection.close()
-    assert b" 200 " in ask(server, b"GET /health/live HTTP/1.1\r\n\r\n")
+    assert b" 200 " in ask(crowded, b"GET /health/live HTTP/1.1\r\n\r\n")
