@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import mutants
@@ -15,6 +17,14 @@ import pytest
 from mutants import EXPLAINED, ROOMS, ROOT, sample
 from mutations import mutants_of
 from tests_of_lines import TestsOfLines
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once() -> Iterator[None]:
+    """Find the mutants of a module once for all samples."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(mutants, "mutants_of", cache(mutants.mutants_of))
+        yield
 
 
 def changes(folder: Path, name: str, text: str) -> list[str]:
@@ -122,7 +132,10 @@ def test_a_line_has_the_tests_that_execute_it(tmp_path: Path) -> None:
 
     def run(*command: str) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
-        environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{ROOT / 'scripts'}"
+        environment |= {
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'scripts'}",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        }
         subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
 
     (tmp_path / "amounts.py").write_text(MODULE, "utf-8")
