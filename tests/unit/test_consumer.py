@@ -59,20 +59,20 @@ def test_a_handler_waits_for_what_those_of_other_queues_may_give_back(unused: in
     found: list[int] = []
     other = threading.Thread(target=lambda: found.append(budget.reserve(1)), daemon=True)
     other.start()
-    other.join(0.3)
+    other.join(0.05)
     assert (found, other.is_alive()) == ([], True)
     budget.give_back(unused)
     other.join(30)
     assert found == [granted]
 
 
-@pytest.mark.parametrize("seconds", [None, 0.2])
+@pytest.mark.parametrize("seconds", [None, 0.05])
 def test_a_handler_waits_no_longer_than_the_others_may_go_on(seconds: float | None) -> None:
     stop = threading.Event()
     budget = SharedBudget(ConsumeOptions(max_messages=1, max_seconds=seconds), stop)
     assert budget.reserve(1) == 1
     if seconds is None:
-        threading.Timer(0.2, stop.set).start()
+        threading.Timer(0.05, stop.set).start()
     assert budget.reserve(1) == 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from jars import LOCK, Jar, JarError, fetch, jars_for, main, own_jars, read_lock
@@ -49,8 +50,9 @@ def test_a_jar_that_cannot_be_had(
     jar: Jar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = Jar("things", "", "org.example", "absent", "1", "0" * 64)
-    monkeypatch.setattr("jars.FOLDER", tmp_path / "jars")
-    monkeypatch.setattr("jars.fetch", lambda jars, seconds: fetch([missing], tmp_path / "jars", seconds))
+    with pytest.raises(JarError) as failure:
+        fetch([missing], tmp_path / "jars")
+    monkeypatch.setattr("jars.fetch", Mock(side_effect=failure.value))
     assert [main(optional) for optional in (False, True)] == [1, 0]
     errors = capsys.readouterr().err
     assert errors.count("1 of 1 jars could not be fetched, absent-1.jar among them: reach Maven Central") == 2
