@@ -18,7 +18,8 @@ Done = subprocess.CompletedProcess[str]
 
 def sqlqueue(*arguments: str, url: str | None = None, **environment: str) -> Done:
     """Run a command in this process, which spares its start."""
-    stdout, stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+    encoding = environment.get("PYTHONIOENCODING", "utf-8")
+    stdout, stderr = (io.TextIOWrapper(io.BytesIO(), encoding, newline="") for _ in range(2))
     code = 0
     with (
         patch.dict(os.environ, environment_of(url) | environment, clear=True),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.runner import answer, one_sentence, process, sqlqueue
+from tests.cli.runner import answer, one_sentence, sqlqueue
 
 KEY = {"SQLQUEUE_REDACTION_KEY": "a key of 16 bytes or more"}
 TYPE = "Shop.PlaceOrder"
@@ -75,7 +75,7 @@ def test_a_drain_applies_rules_with_the_key_of_the_environment(
 ) -> None:
     command = ("drain", queue, "--staging", str(tmp_path / "staging"), "--redaction", rules)
     assert "SQLQUEUE_REDACTION_KEY" in one_sentence(sqlqueue(*command, url=url), 2)
-    done = process(*command, "--json", url=url, **KEY)
+    done = sqlqueue(*command, "--json", url=url, **KEY)
     assert done.returncode == 0, done.stderr
     batch = json.loads(done.stdout)
     assert len(batch["redacted"]) == 64
@@ -84,7 +84,7 @@ def test_a_drain_applies_rules_with_the_key_of_the_environment(
     refused = sqlqueue("requeue", batch["batch_id"], "--queue", queue, url=url)
     assert "--accept-redacted" in one_sentence(refused, 1)
     named = ("--queue", queue, "--batch", batch["batch_id"])
-    erased = process("erase", *named, "--field", "Customer.Email=ada@hush", "--json", url=url, **KEY)
+    erased = sqlqueue("erase", *named, "--field", "Customer.Email=ada@hush", "--json", url=url, **KEY)
     assert (json.loads(erased.stdout)["messages"], erased.stderr) == (1, "")
     back = answer("requeue", batch["batch_id"], "--queue", queue, "--accept-redacted", url=url)
     assert (back["messages"], back["erased"], back["state"]) == (2, 1, "requeued")
