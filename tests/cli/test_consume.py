@@ -108,8 +108,8 @@ def start(url: str, folder: Path, shop: Shop) -> Iterator[Start]:
     """Starts a service on the orders; it is killed at the end if it is still there."""
     with ExitStack() as stack:
 
-        def start(*options: str, handlers: str = "shop_handlers:handlers", url: str = url) -> Service:
-            return stack.enter_context(Service(folder, url, handlers, *shop.options, *options))
+        def start(*options: str, url: str = url) -> Service:
+            return stack.enter_context(Service(folder, url, "shop_handlers:handlers", *shop.options, *options))
 
         yield start
 
@@ -131,20 +131,20 @@ def test_messages_go_to_the_functions_of_a_module(shop: Shop, start: Start) -> N
     assert "a secret value" not in service.stderr
 
 
-def test_a_function_handles_all_messages(shop: Shop, start: Start) -> None:
+def test_a_function_handles_all_messages(shop: Shop, url: str, here: Path) -> None:
     shop.orders.send([Message({}, b"1"), Message({}, b"2")])
-    service = start(
-        "--max-messages", "2", "--inbox", "--transaction-mode", "receive_only", handlers="shop_handlers:plain"
-    )
-    assert (service.result()["handled"], service.stdout.splitlines()[:-1]) == (2, ["plain 1", "plain 2"])
+    options = (*shop.options, "--max-messages", "2", "--inbox", "--transaction-mode", "receive_only", "--json")
+    done = sqlqueue("consume", "shop_handlers:plain", *options, url=url)
+    *printed, result = done.stdout.splitlines()
+    assert (json.loads(result)["handled"], printed) == (2, ["plain 1", "plain 2"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_after_the_message_in_hand(shop: Shop, start: Start, number: signal.Signals) -> None:
+def test_a_signal_ends_it_after_the_message_in_hand(shop: Shop, start: Start) -> None:
+    """SIGINT here, SIGTERM in the test of the health port."""
     shop.place(b"1", b"2", halts="yes")
     service = start("--max-handlers", "1")
     service.says("placed 1", stream="stdout")
-    service.signal(number)
+    service.signal(signal.SIGINT)
     service.says("Stopping after the messages in hand")
     assert service.process.poll() is None
     service.go_on()
@@ -178,13 +178,14 @@ def test_a_signal_ends_an_idle_service(shop: Shop, start: Start) -> None:
     assert service.result()["messages"] in (0, 1)
 
 
-def test_a_limit_on_failures_ends_it_with_exit_code_1(shop: Shop, start: Start) -> None:
+def test_a_limit_on_failures_ends_it_with_exit_code_1(shop: Shop, url: str, here: Path) -> None:
     shop.orders.send([Message({}, b"1"), Message({}, b"2")])
-    service = start("--immediate-retries", "0", "--max-failed", "0")
-    assert service.ended() == 1
-    assert "Error: Consuming the queue" in service.stderr
-    assert "--max-failed is 0" in service.stderr
-    assert service.stdout.count("\n") <= 2
+    options = (*shop.options, "--immediate-retries", "0", "--max-failed", "0")
+    done = sqlqueue("consume", "shop_handlers:handlers", *options, url=url)
+    assert done.returncode == 1
+    assert "Error: Consuming the queue" in done.stderr
+    assert "--max-failed is 0" in done.stderr
+    assert done.stdout.count("\n") <= 2
 
 
 def get(address: str, method: str = "GET") -> tuple[int, str]:
@@ -303,7 +304,7 @@ def test_lines_of_progress_show_new_counts(caplog: pytest.LogCaptureFixture, mon
     assert second == "1,200 handled, 2 rolled back, 1,200 messages"
 
 
-def test_payloads_are_fetched_from_a_data_bus(shop: Shop, start: Start, folder: Path, tmp_path: Path) -> None:
+def test_payloads_are_fetched_from_a_data_bus(shop: Shop, url: str, here: Path, tmp_path: Path) -> None:
     """One is over the limit."""
     share = tmp_path / "share"
     share.mkdir()
@@ -311,7 +312,7 @@ def test_payloads_are_fetched_from_a_data_bus(shop: Shop, start: Start, folder: 
     (share / "large").write_bytes(b"x" * 2000)
     shop.orders.send([Message({f"{HeaderNames.DATA_BUS_PREFIX}Picture": key}, b"") for key in ("small", "large")])
     options = ("--data-bus", str(share), "--payload-bytes", "1KiB", "--until-empty", "--max-handlers", "1")
-    done = start(*options, handlers="shop_handlers:fetching").result()
+    done = answer_of("consume", "shop_handlers:fetching", *shop.options, *options, url=url)
     assert (done["handled"], done["failed"], done["rolled_back"]) == (1, 1, 1)
 
 
