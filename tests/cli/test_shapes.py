@@ -18,7 +18,7 @@ from airflow_sqlqueue import Message, QueueClient
 from airflow_sqlqueue.cli.app import app
 from airflow_sqlqueue.cli.output import show
 from airflow_sqlqueue.messages.message import HeaderNames
-from tests.cli.runner import answer, one_sentence, sqlqueue
+from tests.cli.runner import Done, answer, one_sentence, sqlqueue
 
 
 def commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, set[str]]]:
@@ -147,41 +147,43 @@ def test_every_command_is_known_here() -> None:
     assert {name for name, options in COMMANDS.items() if "--csv" in options} == LISTS.keys() - {"create"}
 
 
-def test_json_is_one_object_whose_list_is_called_items(url: str, shop: Shop) -> None:
+def test_json_is_one_object_whose_list_is_called_items_and_csv_has_its_values(url: str, shop: Shop) -> None:
     for name, call in {**LISTS, **SINGLE}.items():
         if not call:
             continue
-        done = sqlqueue(*shop.words(call), "--json", url=url)
+        words = shop.words(call)
+        done = sqlqueue(*words, "--json", url=url)
         assert done.returncode == 0 or name == "schemas check", (call, done.stderr)
         found = json.loads(done.stdout)
         assert isinstance(found, dict), call
         assert ("items" in found) == (name in LISTS), call
         assert all(isinstance(item, dict) for item in found.get("items", ())), call
+        if name in ("queues", "peek", "inspect", "batches", "errors", "delayed", "schemas diff"):
+            check_csv(sqlqueue(*words, "--csv", url=url), found["items"])
 
 
-def test_csv_has_the_values_of_json(url: str, shop: Shop) -> None:
-    for name in ("queues", "peek", "inspect", "batches", "errors", "delayed", "schemas diff"):
-        words = shop.words(LISTS[name])
-        records = answer(*words, url=url)
-        done = sqlqueue(*words, "--csv", url=url)
-        assert (done.returncode, done.stderr) == (0, ""), name
-        first, *rows = csv.reader(io.StringIO(done.stdout, newline=""))
-        assert (first, len(rows)) == (list(records[0]), len(records)), name
-        stable = [index for index, column in enumerate(first) if "seconds" not in column]
-        for record, row in zip(records, rows, strict=True):
-            values = list(record.values())
-            assert [row[index] for index in stable] == [text_of(values[index]) for index in stable]
+def check_csv(done: Done, records: list[dict[str, Any]]) -> None:
+    assert (done.returncode, done.stderr) == (0, ""), done.args
+    first, *rows = csv.reader(io.StringIO(done.stdout, newline=""))
+    assert (first, len(rows)) == (list(records[0]), len(records)), done.args
+    stable = [index for index, column in enumerate(first) if "seconds" not in column]
+    for record, row in zip(records, rows, strict=True):
+        values = list(record.values())
+        assert [row[index] for index in stable] == [text_of(values[index]) for index in stable]
 
 
 def text_of(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def test_a_record_is_a_row_and_an_empty_list_prints_nothing(url: str, shop: Shop) -> None:
-    batch = str(shop.names["batch"])
+def test_a_record_is_a_row_and_an_empty_list_prints_nothing(url: str) -> None:
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    answer("send", name, "--type", "T", url=url)
+    batch = answer("drain", name, "--stage", "table", url=url)["batch_id"]
     rows = list(csv.DictReader(io.StringIO(sqlqueue("batches", batch, "--csv", url=url).stdout)))
     assert [row["batch_id"] for row in rows] == [batch]
-    nothing = sqlqueue("peek", str(shop.names["other"]), "--csv", url=url)
+    nothing = sqlqueue("peek", name, "--csv", url=url)
     assert (nothing.returncode, nothing.stdout) == (0, "")
     assert "one of --json and --csv" in one_sentence(sqlqueue("queues", "--json", "--csv", url=url), 2)
 
