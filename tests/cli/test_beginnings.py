@@ -19,7 +19,7 @@ from tests.cli.runner import answer, one_sentence, sqlqueue
 @pytest.fixture
 def queue(url: str) -> str:
     name = f"cli.{uuid.uuid4().hex[:10]}"
-    answer("create", name, f"{name}.error", "--ledger", url=url)
+    answer("create", name, f"{name}.error", url=url)
     return name
 
 
@@ -27,6 +27,7 @@ def opened(url: str, queue: str, *ids: str) -> None:
     client = QueueClient.from_url(url)
     with client.session() as session:
         ledger = Ledger(session, client.settings.database)
+        ledger.create()
         for batch_id in ids:
             ledger.open(uuid.UUID(batch_id), client.resolve(queue).canonical, None)
 
@@ -49,21 +50,21 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_a_beginning_that_names_no_batch_or_several_does_nothing(
-    url: str, queue: str, tmp_path: Path, command: list[str]
-) -> None:
+def test_a_beginning_that_names_no_batch_or_several_does_nothing(url: str, queue: str, tmp_path: Path) -> None:
     first, second = two_ids()
     opened(url, queue, first, second)
 
-    def refused(beginning: str, code: int) -> str:
+    def refused(command: list[str], beginning: str, code: int) -> str:
         words = (word.format(beginning, queue=queue, folder=tmp_path) for word in command)
         return one_sentence(sqlqueue(*words, url=url), code)
 
-    assert f"is the beginning of '{first}', '{second}': give more characters" in refused(first[:10], 2)
-    assert "No id of a batch begins with" in refused("0123456789abcdef", 1)
-    for wrong in ("012", "%%%%", "____", "[0-9]", "zzzz", "", f"{first}0", f"{first[:-1]}%", "0-1-2"):
-        assert "no id of a batch: give the id, or at least 4 characters" in refused(wrong, 2), wrong
+    several = f"is the beginning of '{first}', '{second}': give more characters"
+    for command in COMMANDS:
+        assert several in refused(command, first[:10], 2), command
+        assert "No id of a batch begins with" in refused(command, "0123456789abcdef", 1), command
+        assert "no id of a batch: give the id, or at least 4 characters" in refused(command, "%%%%", 2), command
+    for wrong in ("012", "____", "[0-9]", "zzzz", "", f"{first}0", f"{first[:-1]}%", "0-1-2"):
+        assert "no id of a batch: give the id, or at least 4 characters" in refused(COMMANDS[0], wrong, 2), wrong
     assert {each["state"] for each in answer("batches", "--queue", queue, url=url)} == {"open"}
 
 
@@ -96,28 +97,30 @@ def failed(url: str, queue: str, *ids: str) -> None:
     QueueClient.from_url(url).queue(f"{queue}.error").send(messages)
 
 
-@pytest.mark.parametrize("command", ["return", "archive", "delete --yes", "errors"])
-def test_a_message_id_by_its_beginning(url: str, queue: str, command: str) -> None:
+def test_a_message_id_by_its_beginning(url: str, queue: str) -> None:
     first, second = two_ids()
-    failed(url, queue, first, second, "order-1", "order-11", "50%_off[1]", "50xxoff1")
-    name, *options = command.split()
-
-    def given(beginning: str) -> list[str]:
-        return [name, f"{queue}.error", *options, "--message-id", beginning]
-
+    error, ids = f"{queue}.error", [first, second, "order-1", "order-11", "50%_off[1]", "50xxoff1"]
+    failed(url, queue, *ids)
     for beginning, says, code in (
-        (first[:9], f"is the beginning of '{first}', '{second}'", 2),
         ("orde", "is the beginning of 'order-1', 'order-11'", 2),
         ("ord", "too short a beginning", 2),
         ("%", "begins with '%'", 1),
         ("50%%", "begins with '50%%'", 1),
         ("", "too short a beginning", 2),
-        (str(uuid.uuid4())[:20], "No id of a message", 1),
     ):
-        assert says in one_sentence(sqlqueue(*given(beginning), url=url), code), beginning
-    assert answer("depth", f"{queue}.error", url=url)["messages"] == 6
-    counted = [answer(*given(beginning), url=url) for beginning in (first[:12], "order-1", "50%_")]
-    assert [found[0]["messages"] if name == "errors" else found["messages"] for found in counted] == [1, 1, 1]
+        assert says in one_sentence(sqlqueue("errors", error, "--message-id", beginning, url=url), code), beginning
+    for beginning in (first[:12], "order-1", "50%_"):
+        assert answer("errors", error, "--message-id", beginning, url=url)[0]["messages"] == 1, beginning
+    commands = [(first[:12], "return"), ("50%_", "delete", "--yes"), ("order-1", "archive")]
+    for done, (beginning, name, *options) in enumerate(commands):
+        words = [name, error, *options, "--message-id"]
+        for wrong, says, code in (
+            ("orde", "is the beginning of", 2),
+            (str(uuid.uuid4())[:20], "No id of a message", 1),
+        ):
+            assert says in one_sentence(sqlqueue(*words, wrong, url=url), code), words
+        assert answer("depth", error, url=url)["messages"] == len(ids) - done, words
+        assert answer(*words, beginning, url=url)["messages"] == 1, words
 
 
 def test_an_archived_message_and_a_shown_one_by_the_beginning_of_the_id(url: str, queue: str) -> None:
