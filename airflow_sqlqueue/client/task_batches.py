@@ -39,10 +39,10 @@ class TaskBatches:
     def own(self) -> uuid.UUID:
         """Return the id of this run's batch, which is known before it is opened.
 
-        It is the batch that an earlier try has opened. If the ledger does not know one, as after a sweep, the id is one
-        that no other try gives.
+        It is the batch that the last of the earlier tries has opened. If the ledger does not know one, as after a
+        sweep, the id is one that no other try gives.
         """
-        earlier = [batch_id_for(*self.key, number) for number in range(1, self.try_number)]
+        earlier = [batch_id_for(*self.key, number) for number in range(self.try_number - 1, 0, -1)]
         known = self.client.batches.first_known(earlier, self.address) if earlier else None
         batch_id = known or batch_id_for(*self.key, self.try_number)
         return self.client.batches.current(batch_id, self.address) if self.renew else batch_id

@@ -71,6 +71,9 @@ def test_a_try_after_a_sweep_opens_a_batch_with_an_id_that_no_sink_has(
     new = drained(cleared, connect, queue, staging)
     assert new.uuid != old.uuid
     assert again.own() == new.uuid
+    # The first try was slow, and opens its batch only now.
+    assert drained(task, connect, queue, staging).uuid == old.uuid
+    assert again.own() == new.uuid
 
 
 def test_a_job_gets_the_batches_of_earlier_runs_in_their_order(
