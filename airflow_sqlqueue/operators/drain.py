@@ -105,9 +105,9 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
     :param redaction: rules for private data, applied before anything is staged: the path of a JSON file, or the rules
         (:class:`~airflow_sqlqueue.RedactionRules`). A retry must have the same rules (templated)
     :param redaction_conn_id: a connection whose password is the key of the rules' hashes (templated)
-    :param partition_by_batch: make the batch's id the partition key of the outlets' asset events: a DAG with Airflow's
-        ``PartitionedAssetTimetable`` then runs once for each batch, and other DAGs ignore these events. Takes Airflow
-        3.3.
+    :param partition_by_batch: make the batch's id the partition key of the outlets' asset events, with another event
+        for each adopted batch: a DAG with Airflow's ``PartitionedAssetTimetable`` then runs once for each batch, and
+        other DAGs ignore these events. Takes Airflow 3.3.
     """
 
     template_fields = templated(
@@ -251,7 +251,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         note_batch(self, context, batch)
         if self.partition_by_batch:
             for event in asset_events(self, context):
-                event.add_partitions(str(batch.batch_id))
+                event.add_partitions([each.batch_id for each in (*adopted, batch)])
         return {
             "batch": batch.to_reference(),
             "locked": drained.locked,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
@@ -25,6 +26,8 @@ from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.spark_job import SparkJob
 from airflow_sqlqueue.server.sql import Query
+from airflow_sqlqueue.versions.airflow import PARTITION_KEYS
+from tests.airflow.versions import needs
 
 
 class Jobs:
@@ -119,6 +122,18 @@ def test_a_batch_that_a_killed_run_left_open_is_adopted_by_the_next(
     log = caplog.text + capsys.readouterr().out
     assert f"An earlier run left batch {first} (open, 10 messages in 1 part" in log
     assert drain().execute(context("next", dag_id=dag_id))["adopted"] == []
+
+
+@needs(PARTITION_KEYS)
+def test_an_adopted_batch_has_a_partition_of_its_own(
+    hook: SqlQueueHook, drain: Any, leave: Leave, jobs: Jobs, context: Any, dag_id: str, queue_name: str
+) -> None:
+    leave()
+    asset, outlet_events = hook.asset(queue_name), OutletEventAccessors()
+    task = drain(outlets=[asset], partition_by_batch=True)
+    task.execute({**context(dag_id=dag_id), "outlet_events": outlet_events})
+    assert outlet_events[asset].partition_keys == set(map(str, jobs.ids))
+    assert len(jobs.ids) == 2
 
 
 def test_a_batch_is_adopted_whatever_the_spelling_of_its_queue(
