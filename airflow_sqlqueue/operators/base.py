@@ -258,14 +258,27 @@ def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
     return default if found is None else found
 
 
-def check_age(older_than: Any) -> None:
-    """Raise :class:`ConfigurationError` for the age of a deletion that a template has rendered to nothing.
+def conditions_of(older_than: Any, filters: Any) -> frozenset[str]:
+    """Return the names of the given conditions of a deletion: the age, the filter, and the conditions of the filter."""
+    within = filters if isinstance(filters, Mapping) else {}
+    given = {**within, "older_than": older_than, "filters": filters}
+    return frozenset(name for name, value in given.items() if value is not None)
 
-    A deletion without an age takes messages of any age that a filter beside it matches.
+
+def check_conditions(older_than: Any, filters: Any, given: frozenset[str]) -> None:
+    """Raise :class:`ConfigurationError` for a condition of a deletion that a template has rendered to nothing.
+
+    A deletion without an age takes messages of any age that a filter beside it matches, and so on. A native template,
+    and the output of a task, may be None. ``given`` are the conditions before that.
     """
     if older_than is not None and interval("older_than", older_than) is None:
         raise ConfigurationError(
             f"older_than is {quoted(str(older_than))}: give a time, or leave it out to delete messages of any age."
+        )
+    if missing := sorted(given - conditions_of(older_than, filters)):
+        raise ConfigurationError(
+            f"{missing[0]} is None, as a template or a task gives it: give a value, or leave it out to delete messages "
+            "without regard to it."
         )
 
 

@@ -13,9 +13,10 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import (
     LimitedTask,
     RoutedTask,
-    check_age,
+    check_conditions,
     check_named_once,
     check_options,
+    conditions_of,
     message_filter,
     note_counts,
     templated,
@@ -104,10 +105,11 @@ class SqlQueuePurgeOperator(PurgeTask):
         self.older_than = older_than
         self.filters = filters
         self.confirm = confirm
+        self._conditions = conditions_of(older_than, filters)
         check_options(self, MessageFilter)
 
     def selection(self) -> dict[str, Any]:
-        check_age(self.older_than)
+        check_conditions(self.older_than, self.filters, self._conditions)
         return {
             "all_messages": self.all_messages,
             "older_than": self.older_than,

@@ -231,3 +231,28 @@ def test_an_age_that_a_template_renders_to_nothing_deletes_nothing(
         with pytest.raises(AirflowFailException, match=f"^older_than is '{rendered}': give a time, or leave it out"):
             task.execute(context())
     assert hook.depth(queue_name).messages == 1
+
+
+@pytest.mark.parametrize(
+    ("rendered", "name"),
+    [
+        ({"older_than": None}, "older_than"),
+        ({"filters": None}, "filters"),
+        ({"filters": {"message_type": "Shop.A", "until": None}}, "until"),
+    ],
+    ids=["age", "filter", "condition"],
+)
+def test_a_condition_that_a_native_template_renders_to_nothing_deletes_nothing(
+    hook: SqlQueueHook, queue_name: str, context: Any, rendered: dict[str, Any], name: str
+) -> None:
+    """The conditions beside it would delete messages that it keeps."""
+    hook.send(queue_name, [Message({HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.A"})])
+    given = {"filters": {"message_type": "Shop.A", "until": "{{ x }}"}, "older_than": "0s", "confirm": True}
+    purge = SqlQueuePurgeOperator(task_id="p", queue_name=queue_name, **given)
+    delete = SqlQueueFailedMessagesOperator(task_id="d", queue_name=queue_name, action="purge_archive", **given)
+    for task in (purge, delete):
+        for field, value in ({"filters": {"message_type": "Shop.A", "until": "2999-01-01"}} | rendered).items():
+            setattr(task, field, value)
+        with pytest.raises(AirflowFailException, match=f"^{name} is None, as a template or a task gives it"):
+            task.execute(context())
+    assert hook.depth(queue_name).messages == 1
