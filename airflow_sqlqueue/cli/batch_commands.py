@@ -132,24 +132,12 @@ def mark_consumed(
     common.show(batches.get(named, queue).to_dict())
 
 
-def _existing_folder(staging: Optional[str]) -> Optional[str]:
-    """Return the staging folder, checked to exist: a sweep of a mistyped name would find an empty folder."""
-    from airflow_sqlqueue.drain.storage.folder import StagingFolder
-
-    if staging is not None:
-        folder = StagingFolder.of(staging)
-        if folder.is_local and not folder.filesystem.isdir(folder.root):
-            raise ConfigurationError(f"There is no staging folder {staging!r}: name the one that drains were given.")
-    return staging
-
-
 def sweep(
     common: Common,
     options: SweepOptions,
     staging: Annotated[
         Optional[str],
         typer.Argument(
-            callback=_existing_folder,
             help="The folder or object store URL of the batches' files; without it the files stay.",
         ),
     ] = None,

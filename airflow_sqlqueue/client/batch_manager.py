@@ -17,6 +17,7 @@ from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, check_readable
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, TransactionError
 from airflow_sqlqueue.messages.message import ReceivedMessage
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.queue_table import received_message
 
@@ -48,6 +49,15 @@ def _named(batch: BatchId, queue_name: str | None) -> tuple[uuid.UUID, str | Non
         return uuid.UUID(str(batch)), queue_name
     except ValueError:
         raise ConfigurationError("A batch is named by its id, a UUID, or by a Batch: this is neither.") from None
+
+
+def _whole(batch: Batch) -> Batch:
+    """Return the batch. Raises :class:`ConfigurationError` for another value, such as its id."""
+    if not isinstance(batch, Batch):
+        raise ConfigurationError(
+            f"A {type(batch).__name__} is no Batch: give the batch of a drain's result, or that of batches.get(id)."
+        )
+    return batch
 
 
 class BatchManager(Manager):
@@ -210,7 +220,7 @@ class BatchManager(Manager):
         """
         from airflow_sqlqueue.drain.batch_reader import batch_rows
 
-        folder = folder_of(staging)
+        folder, batch = folder_of(staging), _whole(batch)
         with self._connector.enlisted_session() as session:
             # The ledger decides, because the manifest may come from an untrusted place.
             ledger = Ledger.of(session, batch.queue)
@@ -277,6 +287,7 @@ class BatchManager(Manager):
 
     def _recorded(self, batch: Batch) -> tuple[Batch, Sequence[Part]]:
         """Return the batch and its parts from the ledger, because a manifest may come from an untrusted place."""
+        batch = _whole(batch)
 
         def read(session: Session) -> tuple[Batch, Sequence[Part]]:
             ledger = Ledger.of(session, batch.queue)
@@ -286,6 +297,7 @@ class BatchManager(Manager):
 
     def mark_consumed(self, batch: Batch) -> None:
         """Mark a sealed batch consumed, after it was read. Idempotent; raises BatchError for any other state."""
+        batch = _whole(batch)
         self._connector.repeated(
             f"Marking batch {batch.batch_id} consumed",
             lambda session: Ledger.of(session, batch.queue).consume(batch),
@@ -328,8 +340,9 @@ class BatchManager(Manager):
         again, and its counts start at 0. Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's
         transaction. See :func:`airflow_sqlqueue.drain.erase.erase`.
         """
-        from airflow_sqlqueue.drain.erase import erase
+        from airflow_sqlqueue.drain.erase import EraseRequest, erase
 
+        check_type("request", EraseRequest.__name__, request)
         folder = folder_of(staging)
 
         def work(ledger: Ledger) -> EraseResult:
@@ -348,13 +361,18 @@ class BatchManager(Manager):
 
         Without a folder it removes only batches without files: those of the stage ``table``. It also drops private
         queues for replies that killed processes have left in the default schema. After a lost connection it starts
-        again, and its counts start at 0. See :func:`airflow_sqlqueue.drain.sweep.sweep` and
+        again, and its counts start at 0. Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a folder on a
+        disk that does not exist. See :func:`airflow_sqlqueue.drain.sweep.sweep` and
         :func:`airflow_sqlqueue.queue.publishing.private_queue.sweep_private_queues`.
         """
+        from airflow_sqlqueue.drain.options import SweepOptions
         from airflow_sqlqueue.drain.sweep import sweep
         from airflow_sqlqueue.queue.publishing.private_queue import sweep_private_queues
 
-        folder = folder_of(staging)
+        folder, options = folder_of(staging), SweepOptions.or_default(options)
+        if folder is not None:
+            # A sweep of a mistyped name would find an empty folder.
+            folder.check_exists()
 
         def run(ledger: Ledger) -> SweepResult:
             swept = sweep(ledger, folder, options)

@@ -20,6 +20,7 @@ from airflow_sqlqueue.messages.envelope.causation import outgoing
 from airflow_sqlqueue.messages.envelope.tracing import REPLY
 from airflow_sqlqueue.messages.message import ReceivedMessage
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.server.settings import LEDGER_SCHEMA, ConnectionSettings
@@ -48,6 +49,7 @@ class QueueClient:
         *,
         lock_timeout: float = DEFAULT_LOCK_TIMEOUT,
     ) -> None:
+        check_type("settings", ConnectionSettings.__name__, settings)
         resolver = resolver or AddressResolver(default_catalog=settings.database)
         self._connector = Connector(settings, resolver, lock_timeout)
 
@@ -69,6 +71,7 @@ class QueueClient:
         (:class:`~airflow_sqlqueue.messages.routing.AddressResolver`). Raises
         :class:`~airflow_sqlqueue.errors.ConfigurationError`.
         """
+        check_type("url", str.__name__, url)
         schema = None
         if is_connection_string(url):
             read = ConnectionString.parse(url)

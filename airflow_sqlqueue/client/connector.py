@@ -11,12 +11,13 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.options import seconds
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
-from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.server.settings import MOST_LOCK_TIMEOUT, ConnectionSettings
 from airflow_sqlqueue.server.transactions import current_transaction
 from airflow_sqlqueue.untrusted import quoted
 
@@ -47,6 +48,9 @@ class Connector:
     settings: ConnectionSettings
     resolver: AddressResolver = field(repr=False)
     lock_timeout: float = DEFAULT_LOCK_TIMEOUT
+
+    def __post_init__(self) -> None:
+        seconds("lock_timeout", self.lock_timeout, MOST_LOCK_TIMEOUT)
 
     def session(self) -> Session:
         """Open a session outside of any transaction. Raises as :class:`~airflow_sqlqueue.server.session.Session`."""

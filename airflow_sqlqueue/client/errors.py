@@ -12,6 +12,7 @@ from airflow_sqlqueue.client.connector import Manager
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.errors.actions import OnProgress, action_named
 from airflow_sqlqueue.queue.errors.archive import Archive
@@ -107,8 +108,8 @@ class ErrorManager(Manager):
         Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an input that the action does not have or that
         is missing, and the errors of a queue.
         """
-        chosen = action_named(action)
-        given = chosen.inputs(dry_run=options is not None and options.dry_run, **inputs)
+        chosen, options = action_named(action), ErrorQueueOptions.or_default(options)
+        given = chosen.inputs(dry_run=options.dry_run, **inputs)
         if given.older_than is not None and all_messages:
             raise ConfigurationError("A deletion takes an age or all messages: choose one.")
         where = ErrorFilter.of(filters)
@@ -227,6 +228,7 @@ class ErrorManager(Manager):
         Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` outside of a handler without ``failed_queue``, and
         the errors of a queue.
         """
+        check_type("exception", BaseException.__name__, exception)
         handling = HANDLING.get()
         if failed_queue is None and handling is None:
             raise ConfigurationError("The queue of the message is unknown outside of a handler: give failed_queue.")

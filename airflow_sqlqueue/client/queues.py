@@ -14,6 +14,7 @@ from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.messages.envelope.causation import outgoing
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
 from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.queue import (
     Backlog,
     ConditionResult,
@@ -177,6 +178,7 @@ class Queue:
         ``table`` is the queue where it is open already. A receiver may find other messages afterwards. See
         :class:`airflow_sqlqueue.queue.condition.QueueCondition`.
         """
+        check_type("condition", QueueCondition.__name__, condition)
         with nullcontext(table) if table else self.open() as queue:
             others = _secondary(queue) if condition.secondary else []
             return check_condition(queue, condition, delayed=self._delayed(queue.session), others=others)
@@ -191,10 +193,11 @@ class Queue:
         As a drop, a purge of messages that have not expired never takes ``queue@NAME`` for a queue on a machine of
         that name: :class:`ConfigurationError`.
         """
-        if options and options.confirm:
+        options = PurgeOptions.or_default(options)
+        if options.confirm:
             self._connector.check_schema(self._name)
         with self._connector.queue(self._name, what=f"Purging the queue {self._name}") as table:
-            if options is None or not options.secondary:
+            if not options.secondary:
                 return purge(table, options)
             return purge_all([table, *_secondary(table)], options)
 
@@ -216,6 +219,7 @@ class Queue:
         The reply comes to ``reply_queue``, which may be shared, or to a private queue, which the call creates and
         drops. See :func:`airflow_sqlqueue.queue.publishing.conversation.request`.
         """
+        check_type("message", Message.__name__, message)
         polling = conversation.Polling(timeout)
         with ExitStack() as stack:
             destination = stack.enter_context(self.open(sending=True))
@@ -258,7 +262,7 @@ class Queue:
         from airflow_sqlqueue.endpoint.consumers import Consumers
         from airflow_sqlqueue.endpoint.options import ConsumeOptions
 
-        connector, options = self._connector, options or ConsumeOptions()
+        connector, options = self._connector, ConsumeOptions.or_default(options)
         return (Consumers if options.secondary else Consumer)(
             connector.session,
             connector.resolver,

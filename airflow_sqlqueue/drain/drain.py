@@ -93,7 +93,7 @@ class Drain:
         engine: Engine | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self._request = request = request or DrainRequest()
+        self._request = request = DrainRequest() if request is None else request
         check_type("request", DrainRequest.__name__, request)
         if engine is not None and not request.is_plain:
             raise ConfigurationError("A drain with a filter, or with copy, has one worker: leave out the engine.")

@@ -65,7 +65,7 @@ def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOp
     """
     if ledger.session.in_transaction:
         raise TransactionError("A sweep removes files, which no rollback brings back: call it outside the transaction.")
-    swept = _Sweep(ledger, staging, options or SweepOptions()).run()
+    swept = _Sweep(ledger, staging, SweepOptions.or_default(options)).run()
     log.info(
         "Swept %s: %s of %s, %s, %s",
         *(staging.uri if staging else "the ledger", count_of(swept.files, "file"), size_of(swept.bytes)),

@@ -98,7 +98,7 @@ class Consumer:
         self._connect, self._resolver, self._queue_name = connect, resolver, queue_name
         self._handlers = (handle if isinstance(handle, MessageHandlers) else MessageHandlers.of(handle)).bind()
         self._what = f"Consuming the queue {queue_name}"
-        self._options = options or ConsumeOptions()
+        self._options = ConsumeOptions.or_default(options)
         if self._handlers.has_batches and self._options.transaction_mode == NONE:
             raise ConfigurationError("A batch is one transaction: choose another transaction_mode than none.")
         self._on_contact = on_contact or (lambda reached: None)

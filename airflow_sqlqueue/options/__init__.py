@@ -226,6 +226,14 @@ class Options:
             raise ConfigurationError(f"{twice[0]} is given twice, by itself and in {cls.parameter}: give it once.")
         return cls(**dict(given))
 
+    @classmethod
+    def or_default(cls: type[T], options: T | None) -> T:
+        """Return the options, for None the defaults. Raises :class:`ConfigurationError` for other values."""
+        if options is None:
+            return cls()
+        check_type(cls.parameter, cls.__name__, options)
+        return options
+
     def changed(self) -> dict[str, Any]:
         """Return the options whose values are not their defaults."""
         given = vars(self)
@@ -260,6 +268,16 @@ def plain(text: str, replace: Callable[[str], str] = str) -> str:
 def whole_number(name: str, value: Any) -> int | None:
     """Return a whole number; None for None and for an empty text. Raises :class:`ConfigurationError` for others."""
     return _number(name, value, int, "a whole number")
+
+
+def whole_numbers(name: str, values: Any) -> list[int]:
+    """Return the numbers of a list. Raises :class:`ConfigurationError` for a text, whose digits would each be one, and
+    for other values.
+    """
+    given = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else None
+    if given is None or not all(isinstance(value, int) for value in given):
+        raise ConfigurationError(f"{name} is {quoted(str(values))}: give a list of whole numbers, as [12, 34].")
+    return given
 
 
 def number(name: str, value: Any) -> float | None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 from airflow_sqlqueue.messages.message import DecodedHeaders, decode_headers
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
@@ -162,6 +163,7 @@ class Search:
     """
 
     def __init__(self, where: MessageFilter, window: Window | None = None, *, rows: int = LAST) -> None:
+        check_type("where", MessageFilter.__name__, where)
         self._where, self._rest, self._rows = where, window or Window(), rows
         self._piece: Window | None = None
         self._ended = False

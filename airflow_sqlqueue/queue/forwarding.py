@@ -89,7 +89,7 @@ def forward(
     Raises :class:`TransactionError` inside a transaction, and :class:`ConfigurationError` where both are one table, or
     where the target's headers would lose characters.
     """
-    options = options or ForwardOptions()
+    options = ForwardOptions.or_default(options)
     if queue.session.in_transaction:
         raise TransactionError("Messages are forwarded in transactions of their own: call it outside the transaction.")
     _check(queue.layout, target.layout)

@@ -133,7 +133,7 @@ def purge(table: TableAccess, options: PurgeOptions | None = None, *, budget: Bu
     the locks of all chunks to its end, and :class:`LockTimeoutError` where another transaction has locked the table as
     a whole during the last count; the chunks before it are deleted.
     """
-    session, options = table.session, options or PurgeOptions()
+    session, options = table.session, PurgeOptions.or_default(options)
     if session.in_transaction:
         raise TransactionError("A purge commits its chunks one by one: call it outside the transaction.")
     budget = budget or options.budget()

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 
 from airflow_sqlqueue.errors import MessageNotFoundError
 from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.options import whole_numbers
 from airflow_sqlqueue.queue.queue_table import QueueTable
 from airflow_sqlqueue.queue.redacting import RedactedRow, redact_rows
 from airflow_sqlqueue.queue.tables.own import OwnTable, stored_name
@@ -117,6 +118,6 @@ class Quarantine(OwnTable):
         columns, values = moved["columns"], moved["values"]
         statement = self.query("quarantine.requeue", queue=identifier(queue.address), columns=columns, values=values)
         with self.session.transaction():
-            for number in numbers:
+            for number in whole_numbers("numbers", numbers):
                 if self.session.value(statement, number, stored_name(queue.address.canonical), number) != 1:
                     raise MessageNotFoundError(f"No message {number} of {queue.address.canonical} is in quarantine.")

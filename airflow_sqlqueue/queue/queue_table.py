@@ -11,6 +11,7 @@ from typing import Any
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
 from airflow_sqlqueue.messages.row import Row
+from airflow_sqlqueue.options import whole_numbers
 from airflow_sqlqueue.queue.anchor import Anchor
 from airflow_sqlqueue.queue.browsing import WINDOW, find, row_id, row_versions_of
 from airflow_sqlqueue.queue.filters import MessageFilter
@@ -208,7 +209,7 @@ class QueueTable(TableAccess):
         have the same Id: all are taken. Finding Ids reads the whole table. Expired messages are returned too, flagged.
         Delivery, and ``cut_headers``, as for :meth:`receive`.
         """
-        wanted = set(row_versions).union(row_versions_of(self, ids) if ids else ())
+        wanted = {*whole_numbers("row_versions", row_versions), *(row_versions_of(self, ids) if ids else ())}
         taken: list[Row] = []
         for chunk in padded_chunks(sorted(wanted)):
             taken += self.delete_output("queue.take", *chunk, cut_headers=cut_headers, row_versions=placeholders(chunk))

@@ -168,7 +168,7 @@ def _retrying(work: Callable[[], T], attempts: int) -> T:
 
 def check_rows(count: int) -> None:
     """Raise :class:`ConfigurationError` for more rows than one statement may touch."""
-    if not 1 <= count <= MAX_ROWS_PER_STATEMENT:
+    if not isinstance(count, int) or not 1 <= count <= MAX_ROWS_PER_STATEMENT:
         raise errors.ConfigurationError(
-            f"{count} rows for one statement: give 1 to {MAX_ROWS_PER_STATEMENT}, so that locks never escalate."
+            f"{count!r} rows for one statement: give 1 to {MAX_ROWS_PER_STATEMENT}, so that locks never escalate."
         )

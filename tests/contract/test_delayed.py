@@ -128,6 +128,8 @@ def test_cancel_by_row_version(delayed: DelayedTable) -> None:
     wanted = [message.row_version for message in delayed.scan()]
     assert delayed.cancel([*wanted[1:], wanted[1], 2**62]) == 1_199
     assert delayed.cancel(wanted[1:]) == 0
+    with pytest.raises(ConfigurationError, match="give a list of whole numbers"):
+        delayed.cancel(str(wanted[0]))  # type: ignore[arg-type]
     assert [message.row_version for message in delayed.peek()] == wanted[:1]
 
 

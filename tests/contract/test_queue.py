@@ -117,6 +117,8 @@ def test_messages_are_taken_by_their_row_versions(queue: QueueTable, count: int)
     assert [message.row_version for message in taken] == wanted
     assert queue.take(wanted) == []
     assert queue.take([]) == []
+    with pytest.raises(ConfigurationError, match="row_versions is '123': give a list of whole numbers"):
+        queue.take("123")  # type: ignore[arg-type]
     assert receive_bodies(queue) == [b"0"]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
@@ -14,19 +15,32 @@ from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError
 from airflow_sqlqueue.messages.address import QueueAddress
 from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.envelope.causation import outgoing
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import endpoint_table
+from airflow_sqlqueue.options import whole_numbers
+from airflow_sqlqueue.queue.browsing import find
 from airflow_sqlqueue.queue.delayed.table import _when
 from airflow_sqlqueue.queue.errors.actions import ACTIONS, action_named
 from airflow_sqlqueue.queue.errors.editing import check_headers
 from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.table_access import check_rows
 
 NOTHING: Any = None
 TEXT: Any = "text"
 NUMBER: Any = 3_600
 MAPPING: Any = {}
 OPTIONS: Any = DrainOptions()
+
+
+def client(**options: Any) -> QueueClient:
+    return QueueClient.from_url("mssql://sa:x@localhost:1/test", **options)
+
+
+def sent(messages: Any) -> list[Message]:
+    with outgoing(messages, "Sales") as linked:
+        return list(linked)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +82,27 @@ OPTIONS: Any = DrainOptions()
             "request is a value of type DrainOptions: give one of type DrainRequest",
         ),
         (lambda: ErrorFilter(group="colour:00"), ConfigurationError, "cannot be grouped by 'colour'"),
+        (lambda: client().queue("q").purge(MAPPING), ConfigurationError, "type dict: give one of type PurgeOptions"),
+        (lambda: client().queue("q").consume(print, MAPPING), ConfigurationError, "give one of type ConsumeOptions"),
+        (lambda: client().queue("q").check(MAPPING), ConfigurationError, "type dict: give one of type QueueCondition"),
+        (lambda: client().queue("q").request(TEXT), ConfigurationError, "type str: give one of type Message"),
+        (lambda: client().errors.return_to_source(options=MAPPING), ConfigurationError, "of type ErrorQueueOptions"),
+        (lambda: client().batches.mark_consumed(TEXT), ConfigurationError, "A str is no Batch: give the batch of a"),
+        (lambda: next(client().batches.messages(TEXT)), ConfigurationError, "A str is no Batch"),
+        (lambda: client().batches.payloads(TEXT), ConfigurationError, "A str is no Batch"),
+        (lambda: client().batches.erase(TEXT), ConfigurationError, "type str: give one of type EraseRequest"),
+        (lambda: client().batches.named(NOTHING), ConfigurationError, "'None' is no id of a batch"),
+        (lambda: client().batches.sweep("/nowhere/at all"), ConfigurationError, "no staging folder '/nowhere/at all'"),
+        (lambda: QueueClient.from_url(NOTHING), ConfigurationError, "url is .* NoneType: give one of type str"),
+        (lambda: QueueClient(TEXT), ConfigurationError, "settings is .* str: give one of type ConnectionSettings"),
+        (lambda: client(lock_timeout=-1), ConfigurationError, "lock_timeout is '-1': give a number of seconds"),
+        (lambda: check_rows(TEXT), ConfigurationError, "'text' rows for one statement: give 1 to 2000"),
+        (lambda: find(NOTHING, MAPPING), ConfigurationError, "where is .* dict: give one of type MessageFilter"),
+        (lambda: whole_numbers("row_versions", "57"), ConfigurationError, "row_versions is '57': give a list of whole"),
+        (lambda: ErrorFilter(row_versions=frozenset([TEXT])), ConfigurationError, "give a list of whole numbers"),
+        (lambda: client().errors.fail(Message(), TEXT), ConfigurationError, "exception is .* str: give one of type"),
+        (lambda: sent(Message()), MessageError, "Messages are sent as a list, .*, not as a Message"),
+        (lambda: sent([TEXT]), MessageError, "A str cannot be sent as a message: send a Message"),
         (lambda: Consumer(NOTHING, NOTHING, "Sales", TEXT), ConfigurationError, "handler is a str: give a function"),
     ],
 )

@@ -98,6 +98,11 @@ class StagingFolder:
     def is_local(self) -> bool:
         return self.uri.startswith("file://")
 
+    def check_exists(self) -> None:
+        """Raise :class:`ConfigurationError` for a missing local folder; a store has no empty folders."""
+        if self.is_local and not self.filesystem.isdir(self.root):
+            raise ConfigurationError(f"There is no staging folder {self.root!r}: name the one that drains were given.")
+
     def check(self, mode: int = PRIVATE) -> None:
         """Create a missing local folder. Raises :class:`StagingError` if it cannot be written, or if its name is too
         long for the ledger.

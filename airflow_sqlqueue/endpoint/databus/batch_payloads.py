@@ -92,7 +92,7 @@ def fetch_payloads(
     if found is not None:
         log.info("The payloads of batch %s were fetched already: %d", batch.batch_id, found.payloads)
         return found
-    options = options or PayloadOptions()
+    options = PayloadOptions.or_default(options)
     mode = FILE_MODES[options.readable_by or "owner"]
     writer = _Writer(folder, batch, mode)
     try:

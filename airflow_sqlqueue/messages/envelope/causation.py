@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 
+from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.messages.envelope import tracing
 from airflow_sqlqueue.messages.envelope.reading import Envelope
 from airflow_sqlqueue.messages.envelope.times import format_time
@@ -81,13 +82,23 @@ def outgoing(
         cause = _cause.get()
         links = ({} if cause is None else cause.links) | tracing.trace_headers()
         links[HeaderNames.TIME_SENT] = format_time(datetime.now(timezone.utc))
-        linked = (_linked(message, links, cause, new_trace) for message in messages)
+        linked = (_linked(message, links, cause, new_trace) for message in _checked(messages))
         if recorded is None:
             yield linked
         else:
             sent = _Sent(linked)
             yield sent
             tracing.add_sent(recorded, sent.count, sent.first)
+
+
+def _checked(messages: Iterable[Message]) -> Iterator[Message]:
+    """Iterate over messages to send. Raises :class:`MessageError` for other values."""
+    if not isinstance(messages, Iterable):
+        raise MessageError(f"Messages are sent as a list, [Message(...)], not as a {type(messages).__name__}.")
+    for message in messages:
+        if not isinstance(message, Message):
+            raise MessageError(f"A {type(message).__name__} cannot be sent as a message: send a Message.")
+        yield message
 
 
 class _Sent:

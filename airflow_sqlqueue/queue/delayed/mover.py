@@ -102,7 +102,7 @@ def move_due(
     Delivery: exactly once; a chunk is moved as a whole or not at all. All tables are on one server, and ``queue`` and
     ``error_queue`` use the session of ``delayed``. Raises the errors of a queue; chunks moved before stay moved.
     """
-    options = options or MoveOptions()
+    options = MoveOptions.or_default(options)
     if delayed.session.in_transaction:
         raise errors.TransactionError("A move commits its chunks one by one: call it outside the transaction.")
     budget = options.budget()

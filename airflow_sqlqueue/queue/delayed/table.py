@@ -15,6 +15,7 @@ from typing import Any
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, ResolvedAddress, endpoint_table
+from airflow_sqlqueue.options import whole_numbers
 from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, is_last
 from airflow_sqlqueue.queue.sending import chunks, headers_text
 from airflow_sqlqueue.queue.tables.layout import CREATE_COMMANDS, Layout
@@ -175,8 +176,8 @@ class DelayedTable:
 
     def cancel(self, row_versions: Iterable[int]) -> int:
         """Delete the messages with these RowVersions that are still there and not locked, and return how many."""
+        wanted = sorted(set(whole_numbers("row_versions", row_versions)))
         self.require()
-        wanted = sorted(set(row_versions))
         return sum(
             int(self.session.value(self.query("delayed.cancel", row_versions=placeholders(page)), *page))
             for page in padded_chunks(wanted)

@@ -86,7 +86,7 @@ class Action:
     ) -> ErrorQueueResult:
         """Do it to the messages that match. Raises as :meth:`.BulkAction.run`."""
         source, effect = self.source(store, given), self.effect(store, given)
-        options = options or ErrorQueueOptions()
+        options = ErrorQueueOptions.or_default(options)
         return BulkAction(self.name, source, effect, where, options, on_progress=on_progress, clock=clock).run()
 
     def source(self, store: effects.ErrorStore, given: effects.ActionInputs) -> FailedMessages:

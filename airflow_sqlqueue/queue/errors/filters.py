@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import check_full_name
-from airflow_sqlqueue.options import option, whole_number
+from airflow_sqlqueue.options import option, whole_number, whole_numbers
 from airflow_sqlqueue.queue.errors.failed_message import KINDS, FailedMessage, table_of
 from airflow_sqlqueue.queue.errors.groupings import check_keys, group_name, value_of
 from airflow_sqlqueue.queue.filters import TimeFilter
@@ -49,7 +49,8 @@ class ErrorFilter(TimeFilter):
             check_full_name(self.message_type)
         if self.group is not None:
             check_keys((self.group.partition(":")[0],))
-        if any(abs(number) >= 2**62 for number in (*(self.row_versions or ()), self.up_to or 0)):
+        named = whole_numbers("row_versions", () if self.row_versions is None else self.row_versions)
+        if any(abs(number) >= 2**62 for number in (*named, self.up_to or 0)):
             raise ConfigurationError("A RowVersion of the filter is larger than any table's can be: check it.")
 
     @classmethod
