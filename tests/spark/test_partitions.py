@@ -142,6 +142,9 @@ def test_invalid_sinks(spark: SparkSession, make_batch: MakeBatch, tmp_path: Pat
                 write_partitions(some, lake, FIRST, **{name: column})  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="no column missing"):
             write_delta(some, lake, FIRST, partition_by=column)
+    for name in ("batch_id", "Batch_Id"):
+        with pytest.raises(ConfigurationError, match="have a column batch_id, which is the partition's"):
+            write_partitions(some.withColumnRenamed("n", name), lake, FIRST)
     with pytest.raises(ConfigurationError, match="must not contain a backslash"):
         write_partitions(some, f"{lake}/*", FIRST)
     with pytest.raises(BatchError, match="is open"):

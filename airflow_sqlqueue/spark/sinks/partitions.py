@@ -54,10 +54,14 @@ def write_partitions(
         raise ConfigurationError(
             "The path of a sink must not contain a backslash or one of the characters [ ] { } * ?: choose another path."
         )
+    if COLUMN in map(str.lower, df.columns):
+        raise ConfigurationError(
+            f"The rows have a column {COLUMN}, which is the partition's: give theirs another name, or drop it."
+        )
     partition_by, sort_by = columns_in(partition_by), columns_in(sort_by)
     without_dictionary = columns_in(without_dictionary)
     named = (*partition_by, *sort_by, *without_dictionary)
-    if missing := [name for name in named if name not in df.columns or name == COLUMN]:
+    if missing := [name for name in named if name not in df.columns]:
         raise ConfigurationError(
             f"The rows have no column {missing[0]} that partition_by, sort_by or without_dictionary could name."
         )
@@ -68,7 +72,7 @@ def write_partitions(
     if _count(df.sparkSession, own) == written:
         return written
     # In the mode dynamic Spark keeps partitions without new rows, such as those of an earlier version of the job.
-    written = _write(df.drop(COLUMN), own, partition_by, sort_by, plain)
+    written = _write(df, own, partition_by, sort_by, plain)
     if _count(df.sparkSession, own) != written:
         raise BatchMismatchError(
             f"The partition of batch {name} has other rows than the {written} that were written: let one job write it "
