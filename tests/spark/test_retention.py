@@ -13,7 +13,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope.times import format_time
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark import audit_table
-from airflow_sqlqueue.spark.message_tables import expire_message_tables, write_message_tables
+from airflow_sqlqueue.spark.message_tables import compact_message_tables, expire_message_tables, write_message_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +92,13 @@ def test_types_whose_schema_is_missing_or_cannot_be_used_are_no_exception(
     expire_message_tables(spark, str(lake), retention={"Shop.*": "30d", "*": "999999d"}, schemas=tmp_path / "elsewhere")
     assert spark.read.parquet(str(lake / "audit")).count() == len(messages)
     assert [path.parts[-2] for path in sorted(lake.glob("[!_]*/batch_id=*"))] == ["Kept", "audit"]
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"There is no folder .*lak': name the one that has the tables"):
+        expire_message_tables(None, str(tmp_path / "lak"), retention={"*": "30d"})  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="There is no folder"):
+        compact_message_tables(None, str(tmp_path / "lak"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("retention", ["30d", None, ["30d"]])

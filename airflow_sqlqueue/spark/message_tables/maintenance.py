@@ -78,8 +78,9 @@ def compact_message_tables(
     :param format: ``delta`` or ``iceberg``.
     :param target_bytes: the size of the new files, at least 1 MiB. Files of about that size stay as they are.
 
-    Raises :class:`ConfigurationError` for Parquet, for an unknown format and for a smaller ``target_bytes``, and
-    :class:`SparkJobError` at the end if Spark cannot compact a table, which others may have put there.
+    Raises :class:`ConfigurationError` for Parquet, for an unknown format, a missing folder and a smaller
+    ``target_bytes``, and :class:`SparkJobError` at the end if Spark cannot compact a table, which others may have put
+    there.
     """
     if not isinstance(target_bytes, int) or target_bytes < 1024 * 1024:
         raise ConfigurationError("target_bytes is a whole number of bytes, at least 1048576.")
@@ -89,6 +90,7 @@ def compact_message_tables(
             "Tables of Parquet cannot be compacted: a reader would see messages twice or not at all while files "
             "change, and a repeated batch could not find its rows. Write the tables as delta or iceberg."
         )
+    lake.check_exists()
     done: list[CompactedTable] = []
     failed: list[tuple[str, Exception]] = []
     for table in lake.tables():
@@ -128,7 +130,8 @@ def expire_message_tables(
     :param dry_run: whether nothing is deleted, only counted.
 
     The other parameters are those of :func:`write_message_tables`. Files of Delta Lake and Iceberg hold deleted rows
-    until ``VACUUM`` and ``expire_snapshots``. Raises :class:`ConfigurationError` for what is no age.
+    until ``VACUUM`` and ``expire_snapshots``. Raises :class:`ConfigurationError` for what is no age, and for a missing
+    folder.
     """
     from pyspark.sql.types import StructType
 
@@ -137,6 +140,7 @@ def expire_message_tables(
     ages = {pattern: _age(value) for pattern, value in retention.items()}
     tables = TableWriter(spark, location, format, schemas, work_folder=work_folder)
     lake, now = tables.lake, datetime.now(timezone.utc)
+    lake.check_exists()
     existing = {name_key(table): table for table in lake.tables()}
     found: list[ExpiredTable] = []
     for name in (*_types(lake, existing, tables.files.all({})), None):

@@ -62,6 +62,13 @@ class Location:
         name_of = _word if self._in_catalog else file_stem
         return self._named(("" if message_type is None else name_of(message_type)) + self._suffix * is_unparsed)
 
+    def check_exists(self) -> None:
+        """Raise :class:`ConfigurationError` for a missing folder on a disk; a store has no empty folders."""
+        if not self._in_catalog:
+            folder = StagingFolder.of(self._location, "location of the tables")
+            if folder.is_local and not folder.filesystem.isdir(folder.root):
+                raise ConfigurationError(f"There is no folder {folder.root!r}: name the one that has the tables.")
+
     def tables(self) -> list[str]:
         """All tables of the location."""
         if self._in_catalog:

@@ -73,6 +73,7 @@ def reparse(
     columns = unparsed_schema(given).add(COLUMN, "string").add(ATTEMPT, "integer")
     found: list[MessageTypeTable] = []
     refused: list[SqlQueueError] = []
+    writer.lake.check_exists()
     for table in writer.lake.unparsed_tables():
         rows = writer.lake.read(table, columns)
         attempts = rows.select(COLUMN, ATTEMPT).distinct().orderBy(COLUMN, ATTEMPT)
