@@ -219,8 +219,10 @@ def rewrite(
     if not all(settings.values()):
         raise ConfigurationError("--conf takes NAME=VALUE, as spark.driver.memory=4g.")
     from airflow_sqlqueue.spark.message_tables import rewrite_message_table
+    from airflow_sqlqueue.spark.message_tables.table_formats import check_format
     from airflow_sqlqueue.spark.session import local_session
 
+    check_format(format)  # before Spark starts, which takes some seconds
     received: list[int] = []
     try:
         with local_session("rewrite", "local[*]", settings) as spark, _noted_interrupts(received):

@@ -150,6 +150,13 @@ def test_a_rewrite_names_its_settings_and_a_schema(tmp_path: Path) -> None:
     assert (found.returncode, found.stderr) == (2, "Error: --conf takes NAME=VALUE, as spark.driver.memory=4g.\n")
 
 
+def test_a_rewrite_starts_no_spark_for_an_unknown_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_sqlqueue.spark.session.local_session", None)
+    found = sqlqueue("tables", "rewrite", ORDER, "--location", str(tmp_path / "lake"), "--format", "nope")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "The format of the tables is 'nope': it is one of parquet, delta, iceberg." in found.stderr
+
+
 def test_a_schema_that_cannot_be_written_is_not_shown_as_written(
     url: str, name: str, batch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

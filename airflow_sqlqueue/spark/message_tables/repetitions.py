@@ -19,10 +19,10 @@ from airflow_sqlqueue.spark.sinks.partitions import COLUMN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from airflow_sqlqueue.spark.message_tables.table_formats import DeltaFormat, IcebergFormat
+    from airflow_sqlqueue.spark.message_tables.table_formats import CommitFormat
 
 
-def leave_out_parsed(lake: DeltaFormat | IcebergFormat, key: AnyKey, messages: Mapping[str, int]) -> None:
+def leave_out_parsed(lake: CommitFormat, key: AnyKey, messages: Mapping[str, int]) -> None:
     """Leave no message of a batch in a table of unparsed messages that the table of its type has.
 
     ``messages`` has the number of each table that this run has written. Killed, it is done by the next run.
@@ -48,7 +48,7 @@ def leave_out_parsed(lake: DeltaFormat | IcebergFormat, key: AnyKey, messages: M
             _leave_out(lake, of_types[table], table, key, attempt, count)
 
 
-def _of_types(lake: DeltaFormat | IcebergFormat, messages: Mapping[str, int]) -> dict[str, list[str]]:
+def _of_types(lake: CommitFormat, messages: Mapping[str, int]) -> dict[str, list[str]]:
     """Return the tables of unparsed messages that may have some of a batch, with the tables of their types."""
     existing = {name_key(table): table for table in lake.tables()}
     written = {name_key(lake.of_type(table)) for table in messages}
@@ -69,15 +69,13 @@ def _of_types(lake: DeltaFormat | IcebergFormat, messages: Mapping[str, int]) ->
     return {table: types for table, types in known.items() if types}
 
 
-def _has_batches(lake: DeltaFormat | IcebergFormat, table: str) -> bool:
+def _has_batches(lake: CommitFormat, table: str) -> bool:
     """Return whether a table has batches: a run that was killed before its first commit, or a person, leaves others."""
     columns = lake.columns(table)
     return columns is not None and {COLUMN, ATTEMPT} <= fields_of(columns).keys()
 
 
-def _leave_out(
-    lake: DeltaFormat | IcebergFormat, parsed: Sequence[str], table: str, key: AnyKey, attempt: int, count: int
-) -> None:
+def _leave_out(lake: CommitFormat, parsed: Sequence[str], table: str, key: AnyKey, attempt: int, count: int) -> None:
     """Remove the rows of a batch and an attempt, ``count`` in all, that these tables have."""
     own = _of_batch(lake, table, key).where(f"{ATTEMPT} = {attempt:d}").drop(COLUMN, ATTEMPT)
     has = _united(_of_batch(lake, each, key).select("RowVersion", "message_id") for each in parsed)
@@ -90,7 +88,7 @@ def _leave_out(
     lake.remove(table, partition_of(key), attempt)
 
 
-def _of_batch(lake: DeltaFormat | IcebergFormat, table: str, key: AnyKey) -> DataFrame:
+def _of_batch(lake: CommitFormat, table: str, key: AnyKey) -> DataFrame:
     return lake.read(table).where(f"{COLUMN} = '{partition_of(key)}'")
 
 

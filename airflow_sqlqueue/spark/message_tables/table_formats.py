@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
 
@@ -32,10 +33,15 @@ Format: TypeAlias = Literal["parquet", "delta", "iceberg"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 
-def table_format(spark: SparkSession, format: Format, location: str) -> TableFormat:  # noqa: A002
-    """Return the tables of a format. Raises :class:`ConfigurationError` for an unknown one."""
+def check_format(format: str) -> None:  # noqa: A002
+    """Raise :class:`ConfigurationError` for an unknown format."""
     if format not in FORMATS:
-        raise ConfigurationError(f"The format of the tables is one of {', '.join(FORMATS)}.")
+        raise ConfigurationError(f"The format of the tables is {format!r}: it is one of {', '.join(FORMATS)}.")
+
+
+def table_format(spark: SparkSession, format: Format, location: str) -> TableFormat:  # noqa: A002
+    """Return the tables of a format. Raises as :func:`check_format`."""
+    check_format(format)
     is_schema = is_table_name(f"{location}.x")
     if format == "iceberg":
         if not is_schema:
@@ -47,8 +53,8 @@ def table_format(spark: SparkSession, format: Format, location: str) -> TableFor
     return DeltaFormat(spark, location if is_known else absolute(location))
 
 
-class _Commits(Location):
-    """Tables of a format with commits."""
+class CommitFormat(Location):
+    """Tables of a format with commits: the base class of both."""
 
     def columns(self, table: str) -> Struct | None:
         from pyspark.errors import AnalysisException
@@ -62,6 +68,13 @@ class _Commits(Location):
     def read(self, table: str, schema: StructType | None = None) -> DataFrame:
         return self._spark.table(self._name(table))
 
+    def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str]) -> None:
+        leave_out_parsed(self, key, messages)
+
+    @abstractmethod
+    def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
+        """Write the rows of a batch and an attempt in the place of those that the table has."""
+
     def remove(self, table: str, batch_id: str, attempt: int) -> None:
         self.delete(table, _same(batch_id, attempt), [])
 
@@ -74,11 +87,8 @@ class _Commits(Location):
         return delta_name(table)
 
 
-class DeltaFormat(_Commits):
+class DeltaFormat(CommitFormat):
     """Folders of Delta Lake, or tables in a schema of a catalog."""
-
-    def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str]) -> None:
-        leave_out_parsed(self, key, messages)
 
     def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_delta(_with_attempt(rows, partition_of(key), 0), table, key, merge_schema=True)
@@ -113,13 +123,10 @@ class DeltaFormat(_Commits):
         return int(row["numFilesRemoved"]), int(row["numFilesAdded"])
 
 
-class IcebergFormat(_Commits):
+class IcebergFormat(CommitFormat):
     """Tables in a namespace of an Iceberg catalog."""
 
     same_types = (("integer", "byte"), ("integer", "short"))
-
-    def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str]) -> None:
-        leave_out_parsed(self, key, messages)
 
     def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_iceberg(_with_attempt(rows, partition_of(key), 0), table, key, merge_schema=True)
