@@ -14,6 +14,7 @@ from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.messages.row import spark_schema
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.spark import headers
 from airflow_sqlqueue.spark.errors import translate_read_errors
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
@@ -133,6 +134,8 @@ def verify_count(df: DataFrame, batch: Batch) -> int:
     everything, unless the rows are persisted. Raises :class:`BatchMismatchError` if the counts differ, or a file or
     rows are missing.
     """
+    check_type("df", "DataFrame", df)
+    check_type("batch", Batch.__name__, batch)
     with translate_read_errors(batch):
         rows = df.count()
     if rows != batch.messages:

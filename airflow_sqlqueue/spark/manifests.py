@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Union, cast
 from airflow_sqlqueue.drain.manifest import GUID, Batch, is_manifest, manifest_of
 from airflow_sqlqueue.drain.stores import is_staged
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.spark.errors import is_read_error
 
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ AnyBatch = Union[Batch, Mapping[str, Any], uuid.UUID, str, "os.PathLike[str]"]
 """A name of a batch: see :func:`load_batch`."""
 
 _ID = re.compile(GUID, re.IGNORECASE)
+
+
+def check_connection(connection: ConnectionSettings | None) -> None:
+    """Raise :class:`ConfigurationError` for what is no settings of a connection, as a client or a URL."""
+    if connection is not None:
+        check_type("connection", "ConnectionSettings", connection)
 
 
 def load_batch(spark: SparkSession, batch: AnyBatch, connection: ConnectionSettings | None = None) -> Batch:
@@ -47,6 +54,7 @@ def load_batch(spark: SparkSession, batch: AnyBatch, connection: ConnectionSetti
     manifest that was changed or cannot be read, and with a connection the errors of a session and of
     :meth:`.Ledger.manifest`.
     """
+    check_connection(connection)
     if isinstance(batch, Batch):
         return batch
     if isinstance(batch, str) and _ID.fullmatch(batch):

@@ -26,6 +26,7 @@ from airflow_sqlqueue.queue.errors.editing import check_headers
 from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 from airflow_sqlqueue.queue.table_access import check_rows
+from airflow_sqlqueue.spark import read_batch, register, verify_count
 
 NOTHING: Any = None
 TEXT: Any = "text"
@@ -97,6 +98,17 @@ def sent(messages: Any) -> list[Message]:
         (lambda: QueueClient(TEXT), ConfigurationError, "settings is .* str: give one of type ConnectionSettings"),
         (lambda: client(lock_timeout=-1), ConfigurationError, "lock_timeout is '-1': give a number of seconds"),
         (lambda: check_rows(TEXT), ConfigurationError, "'text' rows for one statement: give 1 to 2000"),
+        (
+            lambda: verify_count(NUMBER, NOTHING),
+            ConfigurationError,
+            "df is a value of type int: give one of type Da",
+        ),
+        (lambda: read_batch(NOTHING, TEXT, OPTIONS), ConfigurationError, "connection is .* of type ConnectionSettings"),
+        (
+            lambda: register(NOTHING, TEXT),
+            ConfigurationError,
+            "connection is .* str: give one of type Connection",
+        ),
         (lambda: find(NOTHING, MAPPING), ConfigurationError, "where is .* dict: give one of type MessageFilter"),
         (lambda: whole_numbers("row_versions", "57"), ConfigurationError, "row_versions is '57': give a list of whole"),
         (lambda: ErrorFilter(row_versions=frozenset([TEXT])), ConfigurationError, "give a list of whole numbers"),

@@ -31,13 +31,15 @@ def register(spark: SparkSession, connection: ConnectionSettings | None = None) 
         format's code: no plan, web UI or event log shows it, with Spark Connect as well. Without it the environment
         variable ``SQLQUEUE_URL`` of Spark's driver and executors names the server.
 
-    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a Spark below 4.0.
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a Spark below 4.0, and for a URL as ``connection``.
     """
     from airflow_sqlqueue.versions.spark import SPARK
 
     SPARK.require()
+    from airflow_sqlqueue.spark.manifests import check_connection
     from airflow_sqlqueue.spark.source.data_source import data_source_for
 
+    check_connection(connection)
     spark.dataSource.register(data_source_for(connection))
 
 
