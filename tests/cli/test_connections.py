@@ -11,6 +11,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -21,14 +22,17 @@ ENDPOINT = f"Shipping.{uuid.uuid4().hex[:10]}"
 NOWHERE = "mssql://sa:x@127.0.0.1:1/nowhere"
 
 
-def set_up_airflow(variables: dict[str, str], connection: str) -> None:
-    """Make Airflow's database, with a connection, in this process."""
+def set_up_airflow(variables: dict[str, str], connection: dict[str, Any]) -> None:
+    """Make what commands ask of Airflow's database, the table of connections with one, in this process."""
     os.environ.update(variables)
-    from airflow.__main__ import main
+    from airflow import settings
+    from airflow.models.connection import Connection
+    from airflow.utils.session import create_session
 
-    for arguments in (["db", "migrate"], ["connections", "add", "saved", "--conn-json", connection]):
-        sys.argv[1:] = arguments
-        main()
+    settings.initialize()
+    Connection.metadata.create_all(settings.engine)
+    with create_session() as session:
+        session.add(Connection("saved", **connection))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +58,7 @@ def with_airflow(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     }
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawned) as process:
-        process.submit(set_up_airflow, variables, json.dumps(fields)).result(timeout=240)
+        process.submit(set_up_airflow, variables, fields).result(timeout=240)
         yield lambda *arguments, **options: process.submit(sqlqueue, *arguments, **options).result(timeout=240)
 
 
