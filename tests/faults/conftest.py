@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server import reconnecting
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
 from tests.faults.killing import KILLS, LONG, MANY, SEED
@@ -29,8 +31,10 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A drain looks soon whether the rows that a dead session held are free."""
+    """A drain looks soon whether the rows that a dead session held are free, and lost connections are soon replaced."""
     monkeypatch.setattr(worker, "LONGEST_WAIT", 0.1)
+    if not LONG:
+        monkeypatch.setattr(reconnecting, "pause_after", partial(reconnecting.pause_after, first=0.02))
 
 
 @pytest.fixture

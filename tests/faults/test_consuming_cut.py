@@ -12,7 +12,8 @@ from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.faults.proxy import MOMENTS, Proxy
+from tests.faults.conftest import LONG
+from tests.faults.proxy import DURING, MOMENTS, Proxy
 
 MESSAGES = 12
 # The first time, the driver sends the text of a statement; later, the handle under which the server knows it.
@@ -37,8 +38,10 @@ def queues(settings: ConnectionSettings) -> Iterator[dict[str, str]]:
         client.tables.drop(name, force=True)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("round_trip", ROUND_TRIPS)
+@pytest.mark.parametrize(
+    ("round_trip", "moment"),
+    [(each, moment) for each in ROUND_TRIPS for moment in MOMENTS if LONG or each == "commit" or moment == DURING],
+)
 def test_a_cut_connection_loses_and_duplicates_nothing(
     settings: ConnectionSettings, proxy: Proxy, queues: dict[str, str], round_trip: str, moment: str
 ) -> None:

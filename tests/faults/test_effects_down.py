@@ -26,7 +26,7 @@ from tests.faults.proxy import Proxy
 
 log = logging.getLogger(__name__)
 
-MESSAGES, FIRST_PAUSE = (10_000, 1.0) if LONG else (150, 0.01)
+MESSAGES, FIRST_PAUSE = (10_000, 1.0) if LONG else (150, 0.001)
 BEFORE_THE_OUTAGE = MESSAGES // 2 if LONG else 30
 FAILURES, DOWN_SECONDS = 10, 600.0 if LONG else 0.0
 """The database comes back after so many failed attempts, and not before this many seconds."""

@@ -49,6 +49,7 @@ def sessions(settings: ConnectionSettings) -> Connect:
     return lambda: Session(settings, lock_timeout=10)
 
 
+@pytest.mark.parametrize("stage", ["files", "table"] if LONG else ["table"], indirect=True)
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
 def test_a_server_killed_around_commit_loses_and_duplicates_nothing(
     own_server: FakeServer,

@@ -117,6 +117,7 @@ def test_an_endpoint_loses_and_duplicates_nothing(fake: FakeServer, queues: dict
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("stage", ["files", "table"] if LONG else ["table"], indirect=True)
 def test_processes_that_are_killed_and_lose_transactions_lose_and_duplicate_nothing(
     fake: FakeServer, server_url: str, queue: QueueTable, stage: Stage, account: Account
 ) -> None:
