@@ -21,8 +21,8 @@ class SqlQueueNotifier(BaseNotifier):
 
     For ``on_success_callback``, ``on_failure_callback`` and similar callbacks, and for the callback of a
     ``DeadlineAlert``. Delivery: at least once; as with every notifier, an error of sending is logged and does not
-    change the task. The message id follows from the message type and the facts below, so that an endpoint with an
-    outbox drops a repetition; a callback without a run gets a new id each time.
+    change the task. The message id follows from the message type, the facts below and how often the run was cleared, so
+    that an endpoint with an outbox drops a repetition; a callback without a run gets a new id each time.
 
     Without ``body``, the body is a JSON object of ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``try_number``
     and ``state``. In a callback of a DAG it has ``dag_id``, ``run_id``, ``state`` and Airflow's ``reason``; in that of
@@ -80,7 +80,9 @@ class SqlQueueNotifier(BaseNotifier):
         from airflow_sqlqueue.messages.envelope.outgoing import Sender
 
         about = _about(context)
-        facts = about.values() if about["run_id"] else [uuid.uuid4()]
+        # A run that was cleared may end as before, which is no repetition.
+        cleared = _fact(context.get("dag_run"), "clear_number")
+        facts = [*about.values(), *([cleared] if cleared else [])] if about["run_id"] else [uuid.uuid4()]
         sender = Sender(
             key="\0".join(map(str, ["notification", self.message_type, *facts])),
             endpoint=self.originating_endpoint or f"airflow.{about['dag_id']}".rstrip("."),

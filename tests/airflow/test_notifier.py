@@ -60,10 +60,14 @@ def test_a_notifier_renders_its_templates_for_each_call(hook: SqlQueueHook, queu
 
 
 def test_the_notifier_reports_the_state_of_a_run(hook: SqlQueueHook, queue_name: str) -> None:
-    run = SimpleNamespace(dag_id="shop", run_id="r1", state="success")
-    SqlQueueNotifier(queue_name=queue_name, message_type="Ops.RunEnded").notify({"dag_run": run})  # type: ignore[typeddict-item]
-    (message,) = hook.receive(queue_name)
-    assert json.loads(message.body) == {"dag_id": "shop", "run_id": "r1", "state": "success"}
+    notifier = SqlQueueNotifier(queue_name=queue_name, message_type="Ops.RunEnded")
+    for cleared in (0, 0, 1):
+        run = SimpleNamespace(dag_id="shop", run_id="r1", state="success", clear_number=cleared)
+        notifier.notify({"dag_run": run})  # type: ignore[typeddict-item]
+    first, repeated, again = hook.receive(queue_name, 10)
+    for message in (first, repeated, again):
+        assert json.loads(message.body) == {"dag_id": "shop", "run_id": "r1", "state": "success"}
+    assert first.id == repeated.id != again.id, "a cleared run that ends as before is another event"
 
 
 def late(run_id: str, deadline: str = "d1") -> dict[str, Any]:
