@@ -14,7 +14,7 @@ from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.options import seconds
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
-from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue
+from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue, queue_of_machine
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.server.settings import MOST_LOCK_TIMEOUT, ConnectionSettings
@@ -95,11 +95,14 @@ class Connector:
 
         For calls that delete messages: a mistyped schema must not cost those of the default schema's queue.
         """
-        if self.address(queue_name) != self.resolver.resolve(queue_name):
-            raise ConfigurationError(
-                f"There is no schema for the queue {quoted(queue_name)}: correct the address, because this call "
-                "deletes messages."
-            )
+        if self.resolver.without_machine(queue_name) is None:
+            return
+        with self.enlisted_session() as session:
+            if queue_of_machine(session, self.resolver, queue_name) is not None:
+                raise ConfigurationError(
+                    f"There is no schema for the queue {quoted(queue_name)}: correct the address, because this call "
+                    "deletes messages."
+                )
 
     def address(self, queue_name: str) -> ResolvedAddress:
         """Resolve an address, as it is spelled, to its table. Raises :class:`AddressError`.

@@ -48,16 +48,20 @@ def test_a_queues_life(client: QueueClient, name: str) -> None:
     assert client.tables.inspect(name).findings == ()
 
 
-def test_a_mistyped_schema_costs_no_message_of_the_default_schema(client: QueueClient, name: str) -> None:
+def test_a_mistyped_schema_costs_no_message_of_the_default_schema(
+    client: QueueClient, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """As ``queue@MACHINE`` of versions 1 and 2, which other calls take for the queue."""
     client.queue(name).send([Message()])
     assert client.queue(f"{name}@stagign").depth().messages == 1
+    caplog.clear()
     with pytest.raises(QueueNotFoundError, match=r"@\[stagign\].*nothing to drop"):
         client.tables.drop(f"{name}@stagign", force=True)
     with pytest.raises(ConfigurationError, match=r"There is no schema for the queue .*stagign'"):
         client.queue(f"{name}@stagign").purge(PurgeOptions(all_messages=True, confirm=True))
     with pytest.raises(ConfigurationError, match=r"There is no schema for the queue .*stagign'"):
         client.errors.delete(f"{name}@stagign", all_messages=True, confirm=True)
+    assert "a machine's name" not in caplog.text
     assert client.queue(f"{name}@stagign").purge().deleted == 0
     assert client.queue(name).depth().messages == 1
 

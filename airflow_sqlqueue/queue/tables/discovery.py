@@ -92,16 +92,26 @@ def find_address(
     ``machines`` (the originating and processing machines of the message with the address), or if the server has the
     bare queue and no schema NAME; the log has a warning then.
     """
+    bare = queue_of_machine(session, resolver, address_text, machines)
+    if bare is None:
+        return resolver.resolve(address_text)
+    names = (quoted(address_text), quoted(bare.canonical), quoted(address_text.partition("@")[2]))
+    log.warning("Took %s for the queue %s: %s is a machine's name, not a schema's", *names)
+    return bare
+
+
+def queue_of_machine(
+    session: Session, resolver: AddressResolver, address_text: str, machines: Collection[str] = ()
+) -> ResolvedAddress | None:
+    """Return the bare queue that an address ``queue@NAME`` of versions 1 or 2 means; None for any other address."""
     resolved = resolver.resolve(address_text)
     bare_address = resolver.without_machine(address_text)
     if bare_address is None:
-        return resolved
+        return None
     bare = resolver.resolve(bare_address)
     machine = address_text.partition("@")[2]
     if machine not in machines:
         schemas = query("create.schema", catalog=identifier(resolved.catalog))
         if bare == resolved or session.value(schemas, machine) or not exists(session, bare):
-            return resolved
-    names = (quoted(address_text), quoted(bare.canonical), quoted(machine))
-    log.warning("Took %s for the queue %s: %s is a machine's name, not a schema's", *names)
+            return None
     return bare
