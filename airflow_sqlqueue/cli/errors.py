@@ -205,7 +205,8 @@ def _act(
             **given,
         )
     _print(common, client.find(queue).canonical, action, done)
-    named = len(where.row_versions or ()) + len(where.message_ids or ())
+    # A message of both is one of these rows, and an id of several rows names them all.
+    named = len(where.row_versions or where.message_ids or ())
     if named and done.complete and (done.left or done.messages < named):
         raise typer.Exit(1)
 

@@ -145,7 +145,8 @@ def test_a_named_message_that_does_not_go_back_is_exit_code_1(url: str, error: s
     for missing in (("--message-id", "m-0"), ("--row-version", "999999")):
         assert sqlqueue("return", error, *missing, *arguments, url=url).returncode == 1
     there = row_of(url, error, "--exception-type", "System.Argument")
-    assert sqlqueue("return", error, "--row-version", there, *arguments, url=url).returncode == 0
+    both = ("--row-version", there, "--message-id", "m-Argument-3")
+    assert sqlqueue("return", error, *both, *arguments, url=url).returncode == 0
     assert sqlqueue("return", error, "--kind", "malformed headers", *arguments, url=url).returncode == 0
 
 
