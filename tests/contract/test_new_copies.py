@@ -210,10 +210,9 @@ def test_gaps_stay_while_a_transaction_is_open(
     with copying.late(connect, [b"late"]):
         fill(queue, 2)
         assert copying.run() == numbered_bodies(2)
-        for _ in range(3):
+        for _ in range(2):
             assert copying.run() == []
-        gaps = copying.state.gaps
-        assert gaps > 0
+        assert copying.state.gaps > 0
     assert copying.run() == [b"late"]
     assert copying.run() == []
     assert copying.state.gaps == 0
@@ -272,12 +271,14 @@ def test_gaps_close_by_their_age_where_somebody_always_writes(
         busy.roll_back()
 
 
-def test_gaps_that_hold_a_message_do_not_close_by_their_age(
-    connect: Connect, settings: ConnectionSettings, copying: Copying, queue: QueueTable
+def test_gaps_that_hold_a_message_close_neither_by_proof_nor_by_their_age(
+    connect: Connect, settings: ConnectionSettings, copying: Copying, queue: QueueTable, closing_at_once: None
 ) -> None:
     with copying.late(connect, [b"late"]):
         fill(queue, 2)
         copying.run()
+    with connect() as session:
+        assert not QueueCopy(QueueTable(session, queue.address), NAME).close_gaps()
     aged = "UPDATE [sqlqueue].[Copy] SET [ClosingSince] = DATEADD(day, -9, SYSUTCDATETIME()) WHERE [Queue] = N'{}'"
     run_sql(queue.session, aged.format(queue.address.canonical))
     closing = QueueClient(settings).copies.close_gaps
@@ -334,17 +335,6 @@ def test_gaps_stay_while_a_message_in_them_is_being_received(
     assert copying.run() == [b"late"]
 
 
-def test_gaps_with_messages_are_not_closed(
-    connect: Connect, copying: Copying, queue: QueueTable, closing_at_once: None
-) -> None:
-    with copying.late(connect, [b"late"]):
-        fill(queue, 2)
-        copying.run()
-    with connect() as session:
-        assert not QueueCopy(QueueTable(session, queue.address), NAME).close_gaps()
-    assert copying.run() == [b"late"]
-
-
 def test_gaps_are_not_closed_soon_after_they_were_seen(connect: Connect, copying: Copying, queue: QueueTable) -> None:
     fill(queue, 2)
     for _ in range(2):
@@ -364,7 +354,6 @@ def test_no_other_session_waits_for_the_copy(connect: Connect, copying: Copying,
         assert copying.run() == [*numbered_bodies(7, 3), b"another"]
 
 
-@TO_EACH_STAGE
 def test_a_retry_resumes_its_batch(copying: Copying, queue: QueueTable) -> None:
     expected, batch_id = fill(queue, 100), uuid.uuid4()
 
@@ -379,7 +368,6 @@ def test_a_retry_resumes_its_batch(copying: Copying, queue: QueueTable) -> None:
     assert copying.run() == numbered_bodies(10, 100)
 
 
-@TO_EACH_STAGE
 def test_a_batch_that_was_never_finished_counts_as_copied(
     connect: Connect, copying: Copying, queue: QueueTable
 ) -> None:
@@ -398,7 +386,6 @@ def test_a_batch_that_was_never_finished_counts_as_copied(
     assert len(first) == 20
 
 
-@TO_EACH_STAGE
 def test_runs_at_the_same_time_share_the_messages(connect: Connect, copying: Copying, queue: QueueTable) -> None:
     expected, found = fill(queue, 200), list[bytes]()
     threads = [threading.Thread(target=lambda: found.extend(copying.run())) for _ in range(3)]
@@ -489,22 +476,11 @@ def test_a_table_whose_numbers_began_again_is_refused(copying: Copying, queue: Q
     assert copying.run() != []
 
 
-RECEIVED = "DBCC CHECKIDENT ('{0}', RESEED, 0) -- of a queue whose messages were received"
-BEGUN_AGAIN = {
-    "truncated": "TRUNCATE TABLE {0}",
-    "emptied and reseeded": "DELETE {0}; DBCC CHECKIDENT ('{0}', RESEED, 0)",
-    "reseeded with its messages": "DBCC CHECKIDENT ('{0}', RESEED, 0)",
-    "reseeded and received": RECEIVED,
-}
-
-
-@pytest.mark.parametrize("change", BEGUN_AGAIN.values(), ids=BEGUN_AGAIN.keys())
+@pytest.mark.parametrize("change", ["TRUNCATE TABLE {0}", "DBCC CHECKIDENT ('{0}', RESEED, 0)"])
 def test_a_table_that_has_grown_again_is_refused(copying: Copying, queue: QueueTable, change: str) -> None:
     """Its last number is above the watermark, but another message has the watermark's number."""
     fill(queue, 10)
     copying.run()
-    if change == RECEIVED:
-        queue.receive(10)
     run_sql(queue.session, change.format(queue.address.qualified_name))
     expected = fill(queue, 12, 100)
     for _ in range(2):
