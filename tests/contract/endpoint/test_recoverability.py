@@ -210,42 +210,43 @@ async def cancel_a_task() -> None:
     await task
 
 
+ENDS: dict[bytes, tuple[Callable[[], object], str]] = {
+    **{b"%d" % n: (partial(sys.exit, code), "SystemExit") for n, code in enumerate((None, 0, 3, "why"))},
+    # It is no Exception either, and comes out of asyncio.run as it is.
+    b"4": (lambda: asyncio.run(cancel_a_task()), "CancelledError"),
+}
+
+
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    ("end", "named"),
-    [
-        *((partial(sys.exit, code), "SystemExit") for code in (None, 0, 3, "why")),
-        # It is no Exception either, and comes out of asyncio.run as it is.
-        (lambda: asyncio.run(cancel_a_task()), "CancelledError"),
-    ],
-)
 def test_a_function_that_ends_the_program_fails_for_its_message(
-    orders: Queue, error: Queue, consume: Consume, mode: str, end: Callable[[], object], named: str
+    orders: Queue, error: Queue, consume: Consume, mode: str
 ) -> None:
     def handle(message: Envelope) -> None:
-        if message.body == b"1":
-            end()
+        if message.body in ENDS:
+            ENDS[message.body][0]()
 
-    orders.send(numbered(3))
+    orders.send(numbered(7))
     done = consume(handle, transaction_mode=mode)
-    assert (done.handled, done.failed) == (2, 1)
-    (failed,) = error.receive(5)
-    assert failed.body == b"1"
-    assert named in str(headers(failed)[HeaderNames.EXCEPTION_MESSAGE])
+    assert (done.handled, done.failed) == (2, 5)
+    failed = error.receive(9)
+    assert [message.body for message in failed] == list(ENDS)
+    for message, (_, named) in zip(failed, ENDS.values(), strict=True):
+        assert named in str(headers(message)[HeaderNames.EXCEPTION_MESSAGE])
 
 
-@pytest.mark.parametrize("mode", ["sends_atomic_with_receive", "receive_only", "none"])
-@pytest.mark.parametrize("text", ["not json", '{"a": 1}', "[]"])
+@pytest.mark.parametrize("mode", MODES)
 def test_headers_that_cannot_be_read_go_to_the_error_queue_as_they_are(
-    orders: Queue, error: Queue, consume: Consume, mode: str, text: str
+    orders: Queue, error: Queue, consume: Consume, mode: str
 ) -> None:
-    orders.send([Message(text, b"poison"), *numbered(1)])
-    (before,) = orders.peek(1)
+    texts = ["not json", '{"a": 1}', "[]"]
+    orders.send([*(Message(text, b"poison") for text in texts), *numbered(1)])
+    before = orders.peek(3)
     seen = Seen()
     done = consume(seen, transaction_mode=mode)
-    assert (done.failed, done.handled, seen.bodies) == (1, 1, [b"0"])
-    (after,) = error.receive()
-    assert (after.id, after.headers, after.body) == (before.id, text, b"poison")
+    assert (done.failed, done.handled, seen.bodies) == (3, 1, [b"0"])
+    after = error.receive(9)
+    assert [(each.id, each.body) for each in after] == [(each.id, b"poison") for each in before]
+    assert [each.headers for each in after] == texts
 
 
 def test_headers_that_cannot_be_written_again_stay_as_they_are(orders: Queue, error: Queue, consume: Consume) -> None:
