@@ -114,7 +114,7 @@ def _keeps_fractions(connection: pyodbc.Connection, seconds: int) -> bool | None
 
     Without one the connection is lost, or the product is refused by a later statement.
     """
-    moment = datetime(2000, 1, 1, 0, 0, 0, 123456)  # noqa: DTZ001 - the server's type has no zone
+    moment = datetime(2000, 1, 1, microsecond=123456)  # noqa: DTZ001 - the server's type has no zone
     connection.timeout = seconds
     try:
         with closing(connection.cursor()) as cursor:

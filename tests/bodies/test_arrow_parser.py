@@ -427,6 +427,7 @@ REASONS = {
     b'{"a":' * 200_000: "depth",
     b'{"OrderId":"' + b"x" * MAX_BYTES + b'"}': "size",
     b'{"$id":"1","Address":{"$ref":"1"}}': "depth",
+    b'{"$id":"1","Lines":{"$values":[{"$ref":"1"}]}}': "depth",
     b"<!DOCTYPE a><a/>": "xml",
     b"<a>": "xml",
 }

@@ -267,6 +267,7 @@ def test_a_file_has_a_line_for_each_field() -> None:
     text = write_schema(schema)
     assert json.loads(text) == schema
     assert text == write_schema(json.loads(text))
+    assert "Shop.Ä" in text
     assert [line.strip()[:15] for line in text.splitlines()] == [
         '{"message_type"', '{"name": "Id", ', '{"name": "Lines', '{"name": "Sku",', '{"name": "Tags"',
         ']}, "containsNu', ']}',

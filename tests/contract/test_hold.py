@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from airflow_sqlqueue.errors import DeadlockError
+from airflow_sqlqueue.errors import DeadlockError, QueueNotFoundError, StatementError
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable, browsing
@@ -90,3 +90,13 @@ def test_a_step_that_fails_leaves_no_transaction(
     assert (held.lock(1), held.lock(1)) == ([], []), "an empty queue leaves none either"
     held.close()
     run_sql(queue.session, f"DROP TABLE {error.qualified_name}")
+
+
+def test_a_queue_that_cannot_be_opened_leaves_no_connection(
+    queue: QueueTable, connect: Connect, address_of: AddressResolver
+) -> None:
+    session = connect()
+    with pytest.raises(QueueNotFoundError):
+        LockedMessages(lambda: session, address_of, queue.address.table, f"{queue.address.table}.none").lock(1)
+    with pytest.raises(StatementError, match="connection has been closed"):
+        run_sql(session, "SELECT 1")
