@@ -87,6 +87,11 @@ class QueueTable(TableAccess):
     def _insert(self, name: str, messages: Sequence[Message]) -> list[Any]:
         def run(layout: Layout) -> list[Any]:
             self.check_accepts(layout)
+            if not layout.columns["Expires"].nullable and any(each.time_to_be_received is None for each in messages):
+                raise NotAQueueError(
+                    f"No message without an expiry can be sent to {self.address.canonical}: its column 'Expires' takes "
+                    "no NULL; let it take NULL."
+                )
             self._warn_of_long_lives(layout, messages)
             given, values, sizes = sent_parameters(messages, layout.types)
             statement = self.query(name, **insertion(layout.types, given, len(messages)))

@@ -188,6 +188,17 @@ def test_a_send_names_the_column_that_it_cannot_fill(session: Session, table: Re
     assert depth(queue).messages == 0
 
 
+def test_a_send_names_an_expiry_that_takes_no_null(session: Session, table: ResolvedAddress) -> None:
+    columns = "[Id] uniqueidentifier NOT NULL, [Expires] datetime NOT NULL, [Headers] nvarchar(max) NOT NULL, "
+    rest = "[Body] varbinary(max), [RowVersion] bigint IDENTITY NOT NULL"
+    run_sql(session, f"CREATE TABLE {table.qualified_name} ({columns}{rest})")
+    queue = QueueTable(session, table)
+    lives = Message(time_to_be_received=timedelta(days=1))
+    with pytest.raises(NotAQueueError, match="its column 'Expires' takes no NULL"), session.transaction():
+        queue.send([lives, Message()])
+    assert queue.send([lives]) == 1
+
+
 def test_a_send_to_a_copied_table_names_the_column_that_lost_its_identity(
     session: Session, table: ResolvedAddress
 ) -> None:
