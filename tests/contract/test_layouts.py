@@ -34,9 +34,8 @@ from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import HEADERS, SHAPED, Connect, Exercise, run_sql
 
 ALTERATIONS: dict[str, str] = {
-    "an unknown column": "ALTER TABLE {table} ADD [Note] nvarchar(20) NULL",
-    "an unknown column with a default": "ALTER TABLE {table} ADD [Note] int NOT NULL DEFAULT 1",
-    "a computed column": "ALTER TABLE {table} ADD [Size] AS DATALENGTH([Body])",
+    "other columns": "ALTER TABLE {table} ADD [Note] nvarchar(20) NULL; "
+    "ALTER TABLE {table} ADD [Number] int NOT NULL DEFAULT 1; ALTER TABLE {table} ADD [Size] AS DATALENGTH([Body])",
     "Expires as datetime2": "DROP INDEX IF EXISTS [Index_Expires] ON {table}; "
     "ALTER TABLE {table} ALTER COLUMN [Expires] datetime2 NULL",
     "Expires as datetimeoffset": "DROP INDEX IF EXISTS [Index_Expires] ON {table}; "
@@ -122,7 +121,7 @@ def add_trigger(session: Session, table: ResolvedAddress, event: str = "AFTER DE
     run_sql(session, f"CREATE TRIGGER {name} ON [{table.schema}].[{table.table}] {event} AS {body};")
 
 
-@pytest.mark.parametrize("event", ["AFTER DELETE", "AFTER INSERT, DELETE", "AFTER INSERT"])
+@pytest.mark.parametrize("event", ["AFTER INSERT, DELETE", "AFTER INSERT"])
 def test_a_table_with_triggers(session: Session, table: ResolvedAddress, event: str, exercise: Exercise) -> None:
     create_queue(session, table)
     add_trigger(session, table, event)

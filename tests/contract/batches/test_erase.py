@@ -95,12 +95,13 @@ WITHOUT_B = [n for n in range(30) if n % 3 != 1]
 
 
 @pytest.mark.parametrize(
-    "condition",
+    ("stage", "condition"),
     [
-        {"headers": {"person": "b"}},
-        {"fields": {"Customer.Email": "b@shop"}},
-        {"message_ids": [f"m{n}" for n in range(1, 30, 3)]},
+        ("files", {"headers": {"person": "b"}}),
+        ("table", {"fields": {"Customer.Email": "b@shop"}}),
+        ("files", {"message_ids": [f"m{n}" for n in range(1, 30, 3)]}),
     ],
+    indirect=["stage"],
 )
 def test_messages_that_meet_a_condition_are_erased(
     connect: Connect,
@@ -147,7 +148,7 @@ def test_a_whole_part_and_a_whole_batch_are_erased(
     ledger.consume(batch)
 
 
-@pytest.mark.parametrize("state", ["consumed", "requeued"])
+@pytest.mark.parametrize(("stage", "state"), [("files", "consumed"), ("table", "requeued")], indirect=["stage"])
 def test_finished_batches_are_erased_as_well(
     connect: Connect, queue: QueueTable, ledger: Ledger, stage: Any, erased: Erase, state: str
 ) -> None:
@@ -217,11 +218,9 @@ def test_a_batch_whose_files_are_gone_keeps_nothing_in_the_others(
     assert kept in result.batches
 
 
-def test_a_batch_that_a_task_works_on_is_skipped(
-    connect: Connect, queue: QueueTable, stage: Any, erased: Erase
-) -> None:
+def test_a_batch_that_a_task_works_on_is_skipped(connect: Connect, queue: QueueTable, erased: Erase) -> None:
     send(queue, 6)
-    batch = drain(connect, queue, stage, PARTS).batch
+    batch = drain(connect, queue, TableStage(), PARTS).batch
     with BatchLocks(connect, queue.address.catalog) as others:
         assert others.take(uuid.UUID(batch.batch_id))
         done = erased(batch, headers={"Person": "b"})
@@ -230,11 +229,11 @@ def test_a_batch_that_a_task_works_on_is_skipped(
 
 
 def test_hashed_values_are_found_with_the_key(
-    connect: Connect, queue: QueueTable, ledger: Ledger, stage: Any, erased: Erase
+    connect: Connect, queue: QueueTable, ledger: Ledger, staging: StagingFolder, erased: Erase
 ) -> None:
     send(queue, 6)
     rules = [{"message_type": "*", "headers": {"Person": "hash"}, "fields": {"Customer.Email": "hash"}}]
-    batch = drain(connect, queue, stage, PARTS, redaction=Redactor.of(rules, KEY)).batch
+    batch = drain(connect, queue, staging, PARTS, redaction=Redactor.of(rules, KEY)).batch
     assert erased(batch, headers={"Person": "a"}, dry_run=True).messages == 0
     assert erased(batch, headers={"Person": "a"}, key=KEY).messages == 2
     assert erased(batch, fields={"Customer.Email": "b@shop"}, key=KEY).messages == 2
@@ -277,20 +276,20 @@ def test_a_row_that_names_a_file_outside_of_its_batch_is_refused(
 
 
 def test_a_field_may_have_several_values_or_none(
-    connect: Connect, queue: QueueTable, ledger: Ledger, stage: Any, erased: Erase
+    connect: Connect, queue: QueueTable, ledger: Ledger, erased: Erase
 ) -> None:
     lists = [[{"Email": "a@shop"}, {"Email": "b@shop"}], [{"Email": "a@shop"}], [], None]
     queue.send(Message({}, json.dumps({"Id": n, "Customer": each}).encode()) for n, each in enumerate(lists))
-    batch = drain(connect, queue, stage, PARTS).batch
+    batch = drain(connect, queue, TableStage(), PARTS).batch
     assert erased(batch, fields={"Customer.Email": "b@shop"}).messages == 1
     assert numbers(connect, ledger, ledger.manifest(uuid.UUID(batch.batch_id))) == [1, 2, 3]
 
 
 def test_messages_that_cannot_be_parsed_stay_and_are_counted(
-    connect: Connect, queue: QueueTable, stage: Any, erased: Erase
+    connect: Connect, queue: QueueTable, staging: StagingFolder, erased: Erase
 ) -> None:
     queue.send([message(1, "a"), Message({"A": "b"}, b"{"), Message("{", b'{"Customer": {"Email": "a@shop"}}')])
-    batch = drain(connect, queue, stage, PARTS).batch
+    batch = drain(connect, queue, staging, PARTS).batch
     done = erased(batch, fields={"Customer.Email": "a@shop"})
     assert (done.messages, done.unread) == (2, 1)
 
