@@ -158,11 +158,12 @@ job.check()
 job.run(Batch("b", "q@[dbo]@[shop]", "sealed", (), 0))
 """
 
-DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(900)"
+LISTENING = "import time; print(flush=True); time.sleep(900)"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {LISTENING}"
 
 DRIVER = """
-# A JVM that ends when it is told to, with a Python driver that does not listen.
-{python} -c '{deaf}' > {pipe} &
+# A JVM that ends when it is told to, with a Python driver that may not listen.
+{python} -c '{driver}' > {pipe} &
 echo $$ $! > {pids}
 cat {pipe} > {pipe}.heard
 wait
@@ -170,11 +171,12 @@ wait
 
 
 @pytest.fixture
-def drivers(spark_home: Any, tmp_path: Path) -> Callable[[], list[psutil.Process]]:
+def drivers(request: pytest.FixtureRequest, spark_home: Any, tmp_path: Path) -> Callable[[], list[psutil.Process]]:
     """An application that runs until it is ended; gives its processes when they run."""
     pipe, pids = tmp_path / "pipe", tmp_path / "pids"
     os.mkfifo(pipe)
-    spark_home(DRIVER.format(python=sys.executable, deaf=DEAF, pipe=pipe, pids=pids))
+    driver = getattr(request, "param", LISTENING)
+    spark_home(DRIVER.format(python=sys.executable, driver=driver, pipe=pipe, pids=pids))
 
     def running() -> list[psutil.Process]:
         deadline = time.monotonic() + 120
@@ -191,6 +193,7 @@ def assert_ended(drivers: list[psutil.Process]) -> None:
     assert (len(gone), alive) == (2, [])
 
 
+@pytest.mark.parametrize("drivers", [DEAF], indirect=True, ids=["deaf"])
 def test_a_driver_ends_with_its_task_that_is_killed(drivers: Any) -> None:
     """It would run beside the driver of the next try else, on the same batch."""
     with subprocess.Popen([sys.executable, "-c", TASK]) as task:
@@ -302,7 +305,8 @@ class Task:
     def __init__(self, context: dict[str, Any], submits: Path) -> None:
         self.store, self._submits = Store(), submits
         context["ti"].stats_tags = {}
-        self.job = job(spark_conn_id="cluster", context={**context, "task_state_store": self.store})
+        given = {**context, "task_state_store": self.store}
+        self.job = job(spark_conn_id="cluster", context=given, submit_options={"status_poll_interval": 0.05})
 
     def run(self, batch_id: str) -> None:
         self.job.run(batch(batch_id))
