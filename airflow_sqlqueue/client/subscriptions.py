@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -17,6 +18,10 @@ from airflow_sqlqueue.queue.publishing.subscriptions import (
     publish,
     types_in,
 )
+from airflow_sqlqueue.queue.tables.reading import exists
+from airflow_sqlqueue.untrusted import quoted
+
+log = logging.getLogger(__name__)
 
 
 class SubscriptionManager:
@@ -41,11 +46,17 @@ class SubscriptionManager:
     def subscribe(self, endpoint: str, type_names: Iterable[str], *, queue_name: str | None = None) -> int:
         """Subscribe an endpoint to events of these types, in one transaction; return how many subscriptions changed.
 
-        The events go to the endpoint's queue, or to ``queue_name``. See
+        The events go to the endpoint's queue, or to ``queue_name``. The log has a warning if there is no such queue:
+        a publish sends all copies or none. See
         :meth:`airflow_sqlqueue.queue.publishing.subscriptions.SubscriptionTable.subscribe`.
         """
         queue = self.queue_of(endpoint, queue_name)
         with self.open() as table, table.session.transaction():
+            if not exists(table.session, queue):
+                log.warning(
+                    "There is no queue %s, or this login may not see it: while it is missing, publishing these events fails",
+                    quoted(queue.canonical),
+                )
             return sum(table.subscribe(type_name, endpoint, queue) for type_name in types_in(type_names))
 
     def unsubscribe(self, endpoint: str, type_names: Iterable[str]) -> int:

@@ -308,12 +308,15 @@ def test_events_go_to_no_subscriber_in_another_database_unless_it_is_allowed(
 
 
 def test_tables_of_an_endpoint_are_made_with_the_clients_subscription_table(
-    settings: ConnectionSettings, resolver: AddressResolver
+    settings: ConnectionSettings, resolver: AddressResolver, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = QueueClient(settings, replace(resolver, subscription_table="Routes"))
     made = client.tables.create("Sales", subscriptions=True)
     assert [result.table.table for result in made] == ["Sales", "Routes"]
     assert client.subscriptions.subscribe("Sales", [PLACED]) == 1
+    assert "There is no queue" not in caplog.text
+    client.subscriptions.subscribe("Slaes", ["Shop.Other"])
+    assert "There is no queue 'Slaes@[" in caplog.text
     assert client.subscriptions.publish([PLACED], [Message(body=b"placed")]).copies == 1
     assert [message.body for message in client.queue("Sales").receive(10)] == [b"placed"]
     for result in made:
