@@ -107,7 +107,7 @@ def test_messages_held_for_a_while_are_copied(
     with connect() as other:
         other.begin()
         assert len(QueueTable(other, queue.address).receive(1)) == 1
-        timer = threading.Timer(0.5, other.roll_back)
+        timer = threading.Timer(0.2, other.roll_back)
         timer.start()
         done = drain(connect, queue, stage, copy=True, options=replace(SMALL_PARTS, locked_wait_seconds=30))
         timer.join()

@@ -30,9 +30,13 @@ from tests.drains import SMALL_PARTS, batch_bodies, drain
 SALES = MessageFilter(endpoint="Sales")
 
 
-@pytest.fixture(params=["files", "table"])
+@pytest.fixture
 def staging(request: pytest.FixtureRequest, tmp_path: Path) -> StagingFolder | None:
-    return StagingFolder.of(tmp_path / "staging") if request.param == "files" else None
+    """A folder, or None for the table, where a test asks for it: the search is the same."""
+    return StagingFolder.of(tmp_path / "staging") if getattr(request, "param", "files") == "files" else None
+
+
+TO_EACH_STAGE = pytest.mark.parametrize("staging", ["files", "table"], indirect=True)
 
 
 def message(number: int, endpoint: str = "Sales", size: int = 0) -> Message:
@@ -57,6 +61,7 @@ def drain_matching(
     return drain(connect, queue, stage, options, where=where, **further)
 
 
+@TO_EACH_STAGE
 def test_only_matching_messages_leave_the_queue(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None
 ) -> None:
@@ -69,6 +74,7 @@ def test_only_matching_messages_leave_the_queue(
     assert find(queue, SALES) == []
 
 
+@TO_EACH_STAGE
 def test_large_bodies_that_match(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
     queue.send(message(n, "Sales" if n % 2 else "Billing", 2_000 if n % 3 == 0 else 10) for n in range(40))
     options = replace(SMALL_PARTS, inline_body_bytes=1_000)
@@ -77,6 +83,7 @@ def test_large_bodies_that_match(connect: Connect, queue: QueueTable, staging: S
     assert depth(queue).messages == 20
 
 
+@TO_EACH_STAGE
 def test_limits_count_matching_messages(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
     expected, batch_id = send_some_matching(queue, 200), uuid.uuid4()
     done = drain_matching(connect, queue, staging, options=replace(SMALL_PARTS, max_messages=31), batch_id=batch_id)
@@ -84,6 +91,7 @@ def test_limits_count_matching_messages(connect: Connect, queue: QueueTable, sta
     assert len(find(queue, SALES, 1_000)) == 67 - 31
 
 
+@TO_EACH_STAGE
 def test_a_part_that_is_full_of_bytes_leaves_the_rest_to_the_next(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None
 ) -> None:
@@ -152,6 +160,7 @@ def test_messages_held_to_the_end_are_reported(
         assert batch_bodies(connect, queue, done.batch) == expected[1:]
 
 
+@TO_EACH_STAGE
 @pytest.mark.parametrize("received", [True, False])
 def test_messages_received_between_the_search_and_the_delete(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None, received: bool
@@ -172,7 +181,7 @@ def test_messages_received_between_the_search_and_the_delete(
                         other.run(Query("c", "commit", "COMMIT TRANSACTION"))
                         other.committed()
                     else:
-                        threading.Timer(1.0, other.roll_back).start()
+                        threading.Timer(0.3, other.roll_back).start()
                 super().begin()
 
             raced = False
@@ -235,6 +244,7 @@ def test_an_engine_is_refused(connect: Connect, queue: QueueTable) -> None:
         drain_matching(connect, queue, None, engine=object())
 
 
+@TO_EACH_STAGE
 def test_messages_that_no_file_can_keep_go_to_quarantine(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None
 ) -> None:

@@ -120,7 +120,7 @@ def test_rows_of_an_older_table_stay(session: Session, own_schema: str) -> None:
     assert [tuple(row) for row in rows] == [("orders", "files", False, None)]
 
 
-@pytest.mark.parametrize(("own", "column"), [(Ledger, "Redacted"), (Ledger, "Erased"), (SendLedger, "MessageId")])
+@pytest.mark.parametrize(("own", "column"), [(Ledger, "Erased"), (SendLedger, "MessageId")])
 def test_the_installer_adds_what_the_runtime_misses(
     session: Session, table: ResolvedAddress, own_schema: str, login_in: LoginIn, own: type[OwnTable], column: str
 ) -> None:

@@ -152,21 +152,21 @@ def test_a_batch_in_another_folder_stays_in_the_ledger(
 
 
 def test_ledgers_with_the_same_batch_ids_share_a_staging_folder(
-    queue: QueueTable, ledger: Ledger, drain: DrainIt, any_staging: StagingFolder
+    queue: QueueTable, ledger: Ledger, drain: DrainIt, staging: StagingFolder
 ) -> None:
     """As two databases of two environments with the same DAGs; here two schemas stand for them."""
     batch_id, other = uuid.uuid4(), replace(ledger.session.settings, ledger_schema=f"{SCHEMA}_other")
-    mine = drain(5, staging=any_staging, batch_id=batch_id)
+    mine = drain(5, staging=staging, batch_id=batch_id)
     try:
-        theirs = drain(7, staging=any_staging, batch_id=batch_id, settings=other)
+        theirs = drain(7, staging=staging, batch_id=batch_id, settings=other)
         assert (mine.messages, theirs.messages) == (5, 7)
-        assert sweep(ledger, any_staging, NOW) == SweepResult(unknown=theirs.parts)
+        assert sweep(ledger, staging, NOW) == SweepResult(unknown=theirs.parts)
         ledger.consume(mine)
-        swept = sweep(ledger, any_staging, NOW)
+        swept = sweep(ledger, staging, NOW)
         assert (swept.files, swept.orphans, swept.batches, swept.unknown) == (mine.parts, 0, 1, theirs.parts)
-        assert staged(any_staging) == set(theirs.paths)
+        assert staged(staging) == set(theirs.paths)
         with Session(other) as session:
-            requeue(Ledger(session, ledger.catalog), batch_id, any_staging)
+            requeue(Ledger(session, ledger.catalog), batch_id, staging)
         assert depth(queue).messages == 7
     finally:
         drop_ledger(ledger.session, other.ledger_schema)
@@ -218,16 +218,16 @@ def test_the_next_sweep_completes_one_that_died_between_files_and_ledger(
 
 
 def test_files_of_unknown_batches_stay_unless_unknown_is_given(
-    queue: QueueTable, drain: DrainIt, any_staging: StagingFolder
+    queue: QueueTable, drain: DrainIt, staging: StagingFolder
 ) -> None:
     """Two databases may stage in one folder: a batch unknown to one may be a sealed batch of the other."""
-    batch = drain(30, staging=any_staging)
+    batch = drain(30, staging=staging)
     other = Ledger(queue.session, queue.address.catalog, "no ledger here")
-    assert sweep(other, any_staging, NOW) == SweepResult(unknown=2)
-    assert staged(any_staging) == set(batch.paths)
-    assert sweep(other, any_staging, replace(NOW, unknown=True, grace=timedelta(days=1))) == SweepResult()
-    assert sweep(other, any_staging, replace(NOW, unknown=True)).orphans == 2
-    assert staged(any_staging) == set()
+    assert sweep(other, staging, NOW) == SweepResult(unknown=2)
+    assert staged(staging) == set(batch.paths)
+    assert sweep(other, staging, replace(NOW, unknown=True, grace=timedelta(days=1))) == SweepResult()
+    assert sweep(other, staging, replace(NOW, unknown=True)).orphans == 2
+    assert staged(staging) == set()
 
 
 def test_a_sweep_forgets_old_sends(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:

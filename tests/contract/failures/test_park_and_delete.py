@@ -19,7 +19,7 @@ from tests.contract.return_to_source.conftest import failed
 ALL = {"all_messages": True}
 
 
-@pytest.mark.parametrize(("of_errors", "of_parked"), [("v1", "modern"), ("modern", "v1"), ("modern", "modern")])
+@pytest.mark.parametrize(("of_errors", "of_parked"), [("v1", "modern"), ("modern", "v1")])
 def test_parked_messages_keep_the_headers_of_the_failure(client: QueueClient, of_errors: str, of_parked: str) -> None:
     client.tables.create("errors", layout=of_errors)
     client.tables.create("parked", layout=of_parked)
