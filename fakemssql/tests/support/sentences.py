@@ -47,19 +47,20 @@ PHRASES = (
 PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b")
 NAME = re.compile(rf"test_(?:{RIDDLE}|where|one|nobody|nothing|everything)_")
 NAME_LENGTH = 80
+DEFINED = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 
 
 def faults_of_code(source: str) -> list[str]:
     """Line and words of each docstring, comment and text in a module that breaks a rule."""
-    found = []
-    for line, text in _docstrings(source):
+    found, tree = [], ast.parse(source)
+    for line, text in _docstrings(tree):
         if begun := FIRST_WORD.match(text.strip()):
             found.append(f"{line}: a docstring begins with {begun[0]!r}")
         found += [f"{line}: {' '.join(match[0].split())!r}" for match in SENTENCE.finditer(text.strip(), 1)]
-    for line, text in _docstrings_of_functions(source):
+    for line, text in _docstrings_of_functions(tree):
         if begun := NOUN_FIRST.match(text.strip()):
             found.append(f"{line}: the docstring of a function begins with {begun[0]!r}")
-    for line, text in _prose(source):
+    for line, text in _prose(source) if PHRASE.search(source) else ():
         found += [f"{line}: {match[0]!r}" for match in PHRASE.finditer(text)]
     return found
 
@@ -73,26 +74,34 @@ def faults_of_page(text: str) -> list[str]:
 def faults_of_names(source: str) -> list[str]:
     """Names of tests that begin with a riddle, hold one of the phrases, or are longer than a reader takes in."""
     return [
-        node.name
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-        and (NAME.match(node.name) or PHRASE.search(node.name.replace("_", " ")) or len(node.name) > NAME_LENGTH)
+        name
+        for name in DEFINED.findall(source)
+        if NAME.match(name) or PHRASE.search(name.replace("_", " ")) or len(name) > NAME_LENGTH
     ]
 
 
-def _docstrings(source: str) -> Iterator[tuple[int, str]]:
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """The module and all below it that is no expression: a tree has many more of these."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for below in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, below, ())
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Docstrings, those below attributes too, with their lines."""
-    for node in ast.walk(ast.parse(source)):
-        for statement in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+    for node in _statements(tree):
+        for statement in getattr(node, "body", ()):
             value = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 yield statement.lineno, value.value
 
 
-def _docstrings_of_functions(source: str) -> Iterator[tuple[int, str]]:
+def _docstrings_of_functions(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Docstrings of functions that are no properties, with their lines."""
-    for node in ast.walk(ast.parse(source)):
+    for node in _statements(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
