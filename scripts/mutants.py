@@ -79,6 +79,14 @@ def _contract(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/contract/test_{name}.py" for name in names)
 
 
+def _airflow(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/airflow/test_{name}.py" for name in names)
+
+
+def _spark(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/spark/test_{name}.py" for name in names)
+
+
 _QUEUE = _contract(
     *("queue", "purge", "depth", "condition", "filters", "finding", "forward", "hold", "quarantine", "send_ledger"),
     *("outgoing", "contention", "new_copies", "large", "layouts", "long_texts"),
@@ -213,6 +221,52 @@ ROOMS = {
         ("client/*.py", "client/schemas/*.py"),
         (*_contract("client", "own_tables", "subscriptions", "streams"), "tests/contract/batches", "tests/cli"),
     ),
+    "spark": Room(
+        ("spark/*.py", "spark/source/*.py", "spark/jobs/*.py"),
+        (
+            *_unit("spark_messages"),
+            *_contract("spark_source"),
+            *_spark("manifests", "secrets", "batch", "bodies", "parse_bodies", "payloads", "table_batch", "executors"),
+            *_spark("jobs", "replay", "source", "source_send", "session", "leaks"),
+        ),
+    ),
+    "sinks": Room(
+        ("spark/message_tables/*.py", "spark/sinks/*.py"),
+        _spark(
+            *("chunks", "columns", "small_tables", "partitions", "message_tables", "rewriting", "retention"),
+            *("table_times", "table_reports"),
+        ),
+    ),
+    "hooks": Room(
+        ("hooks/*.py", "assets/*.py"),
+        (
+            *_unit("connection", "task_errors", "staging_locations", "arguments"),
+            *_airflow("hook", "access_token", "extra_as_arguments", "lookups", "mssql_hook", "settings"),
+            *_airflow("retry_policy", "lineage", "stores", "spark_target", "live_hook", "live_transactions"),
+            *_airflow("repaired_connection", "assets"),
+        ),
+    ),
+    "operators": Room(
+        ("operators/*.py", "sensors/*.py", "decorators/*.py", "notifications/*.py"),
+        (
+            *_unit("task_errors", "progress"),
+            *_airflow("operation_options", "operators", "error_queue_operators", "rendered", "metrics", "lineage"),
+            *_airflow("progress", "notifier", "redaction", "request", "return_to_source", "deferring"),
+            *_airflow("live_batches", "live_consume", "live_delayed", "live_drain", "live_operators", "live_payloads"),
+            *_airflow("live_provisioning", "live_python_drain", "live_routing", "live_sensor", "stranded"),
+            *_airflow("stranded_sensor", "waiting_drain", "ended_drain", "spark_application", "large_manifest"),
+        ),
+    ),
+    "triggers": Room(
+        ("triggers/*.py", "queues/*.py"),
+        _airflow(
+            *("trigger_arguments", "live_triggers", "live_message_trigger", "message_queues", "server_away"),
+            *("deferring", "runs_per_message", "request", "stranded_sensor"),
+        ),
+    ),
+    "plugin": Room(("plugin/*.py", "plugin/api/*.py"), ("tests/airflow/plugin",)),
+    "commands": Room(("cli/[!c]*.py", "cli/consume.py"), (*_unit("health", "plan_readers"), "tests/cli")),
+    "traffic": Room(("traffic/*.py", "versions/*.py"), (*_unit("versions", "jars"), "tests/traffic", "tests/cli")),
 }
 
 
