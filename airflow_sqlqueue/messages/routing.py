@@ -165,13 +165,18 @@ class AddressResolver:
     def parse(self, text: str) -> QueueAddress:
         """Read an address as endpoints of the ``transport_version`` do.
 
-        An address of versions 1 and 2 has the table alone: the schema comes from the endpoint's own setting.
+        An address of versions 1 and 2 has the table alone: the schema comes from the endpoint's own setting. So does
+        the catalog, which no address of version 3.0 has either. A table of delayed messages is beside its queue.
         """
         if self.transport_version is None:
             return QueueAddress.parse(text)
         address = QueueAddress.parse_as(text, self.transport_version)
-        schema = None if self.transport_version == "3.0" else self.endpoint_schemas.get(address.table)
-        return replace(address, schema=unquote(schema)) if schema else address
+        names = (address.table, address.table.removesuffix(f".{self.delayed_suffix}"))
+        schema, catalog = (
+            next((unquote(settings[name]) for name in names if settings.get(name)), None)
+            for settings in (self.endpoint_schemas, self.endpoint_catalogs)
+        )
+        return replace(address, schema=address.schema if self.transport_version == "3.0" else schema, catalog=catalog)
 
     def without_machine(self, text: str) -> QueueAddress | None:
         """Return :func:`.address.without_machine`, but None for endpoints of versions 1 and 2: these drop it."""

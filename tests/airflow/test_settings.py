@@ -160,7 +160,7 @@ def test_a_queue_is_named_by_its_endpoint(connection: Any) -> None:
     assert SqlQueueHook(conn_id).queue("Sales@WEB01").address.canonical == "Sales@[sales]@[shop]"
     assert SqlQueueHook(conn_id, transport_version="3.0").client.resolve("Sales@WEB").schema == "WEB"
     delayed = SqlQueueHook(conn_id).client.delayed(endpoint="Sales").address
-    assert delayed.canonical == "Sales.Delayed@[dbo]@[shop]"
+    assert delayed.canonical == "Sales.Delayed@[sales]@[shop]", "where it is created, and where a consumer looks for it"
     with pytest.raises(AddressError, match="give queue_name or endpoint"):
         SqlQueueHook(conn_id).queue("Sales", endpoint="Sales")
 

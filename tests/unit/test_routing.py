@@ -70,6 +70,8 @@ def test_no_catalog_is_an_error() -> None:
         ({"endpoint_schemas": {"Sales": "se"}, "queue_schemas": {"Sales": "sq"}}, "Sales@[sq]@[nsb]"),
         ({"endpoint_schemas": {"Sales": "se"}, "transport_version": "3.0"}, "Sales@[se]"),
         ({"endpoint_schemas": {"Sales": "se"}, "transport_version": "2"}, "Sales"),
+        ({"endpoint_catalogs": {"Sales": "ce"}, "transport_version": "3.0"}, "Sales@[dbo]"),
+        ({"endpoint_catalogs": {"Sales": "ce"}, "transport_version": "2"}, "Sales"),
     ],
 )
 def test_the_address_of_an_endpoint_means_its_queue(settings: dict[str, Any], address: str) -> None:
@@ -91,13 +93,18 @@ def test_a_queue_is_named_in_one_way(named: tuple[str | None, str | None]) -> No
         ("1", "T@[x]@[y]", "[nsb].[s].[T]"),
         ("2", "T@MACHINE", "[nsb].[s].[T]"),
         ("2", "U@MACHINE", "[nsb].[dbo].[U]"),
+        ("2", "T.Delayed", "[nsb].[s].[T.Delayed]"),
+        ("2", "C.Delayed@MACHINE", "[c].[dbo].[C.Delayed]"),
         ("3.0", "T@[x]@[y]", "[nsb].[x].[T]"),
         ("3.0", "T", "[nsb].[dbo].[T]"),
+        ("3.0", "C.Delayed@[x]", "[c].[x].[C.Delayed]"),
     ],
 )
 def test_addresses_of_old_versions(version: str, text: str, qualified: str) -> None:
     """Versions 1 and 2 read a schema from the endpoint's setting alone, and no other part of an address."""
-    resolver = AddressResolver(default_catalog="nsb", endpoint_schemas={"T": "[s]"}, transport_version=version)
+    resolver = AddressResolver(
+        None, "nsb", endpoint_schemas={"T": "[s]"}, endpoint_catalogs={"C": "[c]"}, transport_version=version
+    )
     assert resolver.resolve(text).qualified_name == qualified
 
 
