@@ -49,6 +49,9 @@ _SWITCHES = {
 driver would connect to it. For the other two the driver silently replaces a value that it does not know.
 """
 
+_SECONDS = {"keepalive", "keepaliveinterval"}
+"""ODBC keywords whose value the system refuses unless it is 1 to 32,767 (tcp(7)): the driver then reports a timeout."""
+
 CLOUDS: Mapping[str, str] = {
     ".database.windows.net": "https://database.windows.net/.default",
     ".database.fabric.microsoft.com": "https://database.windows.net/.default",
@@ -122,6 +125,8 @@ def check_keywords(keywords: Mapping[str, str], *, in_connection: bool = False) 
                 f"The ODBC keyword {keyword!r} has a value that cannot be set: "
                 f"give one of {', '.join(sorted(_SWITCHES[name]))}."
             )
+        if name in _SECONDS and not (re.fullmatch("[0-9]{1,5}", value) and 1 <= int(value) <= 32_767):
+            raise ConfigurationError(f"The ODBC keyword {keyword!r} takes a number of seconds, 1 to 32767: correct it.")
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,7 @@ def test_a_driver_of_microsofts_may_be_named(driver: str) -> None:
         ("mssql://h/d?Encryption=off", "'Encryption' cannot be set"),
         ("mssql://h/d?ColumnEncryption=VBS-HGS,http://x", "'ColumnEncryption' has a value that cannot be set"),
         ("mssql://h/d?TrustServerCertificate=maybe", "'TrustServerCertificate' has a value .* give one of no, yes"),
+        *((f"mssql://h/d?KeepAlive={value}", "'KeepAlive' takes a number of seconds") for value in ("x", "0", "32768")),
         ("mssql://h/d?Encrypt=perhaps", "'Encrypt' has a value that cannot be set"),
     ],
 )
