@@ -56,7 +56,9 @@ class RecoverabilityOptions(Options):
     immediate_retries: int = option(5, "number of immediate retries of a message in each round", **_RETRIES)
     delayed_retries: int = option(3, "number of further rounds, each after a delay", **_RETRIES)
     delayed_retry_seconds: float = option(
-        10.0, "delay before the first of these rounds; each later delay is longer by this", **_RETRIES
+        10.0,
+        "delay before the first of these rounds; each later delay is longer by this, and no round follows one of a day",
+        **_RETRIES,
     )
     error_queue: str = option("error", "address of the queue for messages that failed in all retries")
     unrecoverable: tuple[type[Exception], ...] = option(

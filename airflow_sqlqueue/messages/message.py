@@ -93,8 +93,8 @@ class Message:
 
     ``headers`` is a mapping, or the exact text for the column (to copy a row whose headers are not JSON). ``body`` is
     opaque bytes; ``b""`` means no body. ``time_to_be_received`` counts from the moment of the send by the server's
-    clock; None means that the message does not expire. ``id`` is the row's Id; with None each row gets a new Id, as in
-    versions 3 and later (the message id itself is a header).
+    clock; None means that the message does not expire, and zero or less that it has expired when it is sent. ``id`` is
+    the row's Id; with None each row gets a new Id, as in versions 3 and later (the message id itself is a header).
     """
 
     headers: Headers | str = field(default_factory=dict, repr=False)
