@@ -13,10 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 FIELD = "    recoverable: bool | None\n", "    trace_parent: str | None\n"
-ENTRY = (
-    '    Column("Expires", ',
-    '    Column("TraceParent", *_TEXT, added=True, header="traceparent"),\n',
-)
+ENTRY = ('    Column("Expires", ', '    Column("TraceParent", *_TEXT, added=True, header="traceparent"),\n')
 
 
 def add_column() -> None:

@@ -13,13 +13,7 @@ from pathlib import Path
 import pytest
 
 from airflow_sqlqueue import ConnectionSettings, ConsumeOptions, Message, PurgeOptions, QueueClient
-from airflow_sqlqueue.errors import (
-    AddressError,
-    BatchError,
-    ConfigurationError,
-    QueueNotFoundError,
-    TransactionError,
-)
+from airflow_sqlqueue.errors import AddressError, BatchError, ConfigurationError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.messages.envelope import Envelope
 
 

@@ -24,12 +24,7 @@ from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_heade
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.queue.publishing.conversation import (
-    Polling,
-    Reply,
-    request,
-    wait_for_reply,
-)
+from airflow_sqlqueue.queue.publishing.conversation import Polling, Reply, request, wait_for_reply
 from airflow_sqlqueue.queue.publishing.private_queue import PRIVATE_PREFIX, private_queue, sweep_private_queues
 from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
 from airflow_sqlqueue.queue.tables.reading import exists

@@ -56,12 +56,7 @@ def test_every_row_is_in_the_files_once(connect: Connect, queue: QueueTable, sta
 def test_files_have_the_schema_and_the_raw_row(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     identity = uuid.uuid4()
     lifetime = timedelta(days=1)
-    queue.send(
-        [
-            Message({"NServiceBus.CorrelationId": "c"}, b"\0\xff", lifetime, identity),
-            Message("not json é", b""),
-        ]
-    )
+    queue.send([Message({"NServiceBus.CorrelationId": "c"}, b"\0\xff", lifetime, identity), Message("not json é", b"")])
     table = read_files(drain(connect, queue, staging).batch)
     assert table.schema.equals(drained_row_schema())
     first, second = table.to_pylist()

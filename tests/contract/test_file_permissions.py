@@ -44,8 +44,7 @@ def staged(connect: Connect, queue: QueueTable, folder: Path, readable_by: str |
 
 @pytest.mark.usefixtures("umask")
 @pytest.mark.parametrize(
-    ("readable_by", "file_mode", "folder_mode"),
-    [(None, 0o600, 0o700), ("group", 0o640, 0o750), ("all", 0o644, 0o755)],
+    ("readable_by", "file_mode", "folder_mode"), [(None, 0o600, 0o700), ("group", 0o640, 0o750), ("all", 0o644, 0o755)]
 )
 def test_staged_files_are_the_owners_alone_by_default(
     connect: Connect, queue: QueueTable, tmp_path: Path, readable_by: str | None, file_mode: int, folder_mode: int

@@ -11,13 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errors import (
-    LayoutChangedError,
-    MessageError,
-    NotAQueueError,
-    QueueNotFoundError,
-    StatementError,
-)
+from airflow_sqlqueue.errors import LayoutChangedError, MessageError, NotAQueueError, QueueNotFoundError, StatementError
 from airflow_sqlqueue.messages.message import Message, decode_headers
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
@@ -214,12 +208,7 @@ def test_a_send_to_a_copied_table_names_the_column_that_lost_its_identity(
     ("layout", "days", "warnings"), [("v2", 25, 1), ("v3.0", 25, 1), ("v2", 24, 0), ("v3.1", 25, 0), ("v9", 25, 0)]
 )
 def test_a_send_warns_of_a_life_that_stops_endpoints_of_version_2(
-    session: Session,
-    table: ResolvedAddress,
-    caplog: pytest.LogCaptureFixture,
-    layout: str,
-    days: int,
-    warnings: int,
+    session: Session, table: ResolvedAddress, caplog: pytest.LogCaptureFixture, layout: str, days: int, warnings: int
 ) -> None:
     create_queue(session, table, layout=layout)
     queue = QueueTable(session, table)

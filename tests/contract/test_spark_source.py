@@ -21,13 +21,7 @@ from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import (
-    BatchError,
-    BatchMismatchError,
-    BatchNotFoundError,
-    ConfigurationError,
-    StagingError,
-)
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError, StagingError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.row import drained_row_schema, spark_schema
 from airflow_sqlqueue.queue import QueueTable

@@ -156,10 +156,7 @@ def test_many_subscribe_at_once_and_each_subscription_is_there_once(
 
 @pytest.mark.parametrize("layout", ["v1", "v3.0", "v4", "modern"])
 def test_events_arrive_whole_in_every_layout(
-    subscriptions: SubscriptionTable,
-    make_queue: Callable[..., QueueTable],
-    address_of: AddressResolver,
-    layout: str,
+    subscriptions: SubscriptionTable, make_queue: Callable[..., QueueTable], address_of: AddressResolver, layout: str
 ) -> None:
     queue = make_queue("a", layout)
     subscriptions.subscribe(PLACED, "A", queue.address)

@@ -12,12 +12,7 @@ import pyodbc
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
-from airflow_sqlqueue.errors import (
-    ConfigurationError,
-    LockTimeoutError,
-    SqlQueueError,
-    TransactionError,
-)
+from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, SqlQueueError, TransactionError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.connection import open_connection

@@ -66,11 +66,7 @@ class S3Server:
     def client(self) -> Any:
         """Another client, of another library."""
         return boto3.client(
-            "s3",
-            endpoint_url=self.url,
-            aws_access_key_id=KEY,
-            aws_secret_access_key=SECRET,
-            region_name="us-east-1",
+            "s3", endpoint_url=self.url, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name="us-east-1"
         )
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

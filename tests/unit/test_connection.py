@@ -29,11 +29,7 @@ def test_every_value_is_escaped() -> None:
 def test_a_url_is_read_whole() -> None:
     settings = ConnectionSettings.from_url("mssql://u%40x:p%3A%2F@host:14330/my%20db?Encrypt=no&driver=/msodbcsql.so")
     assert (settings.user, settings.password, settings.host, settings.port) == ("u@x", "p:/", "host", 14330)
-    assert (settings.database, settings.driver, settings.keywords) == (
-        "my db",
-        "/msodbcsql.so",
-        {"Encrypt": "no"},
-    )
+    assert (settings.database, settings.driver, settings.keywords) == ("my db", "/msodbcsql.so", {"Encrypt": "no"})
 
 
 @pytest.mark.parametrize("driver", MICROSOFT_DRIVERS)

@@ -147,10 +147,7 @@ def test_a_line_has_the_tests_that_execute_it(tmp_path: Path) -> None:
 
     few, many = "test_amounts.py::test_few", "test_amounts.py::test_many"
     lines = TestsOfLines(tmp_path)
-    assert [set(lines.of("amounts.py", line)) for line in (1, 5, 8, 9, 10)] == [
-        *[{few, many}] * 2,
-        *[{many}] * 3,
-    ]
+    assert [set(lines.of("amounts.py", line)) for line in (1, 5, 8, 9, 10)] == [*[{few, many}] * 2, *[{many}] * 3]
     assert (lines.measured("test_amounts.py"), lines.measured("test_others.py")) == (True, False)
     (tmp_path / "amounts.py").write_text(MODULE.replace("LIMIT", "MOST"), "utf-8")
     lines = TestsOfLines(tmp_path)

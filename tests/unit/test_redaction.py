@@ -219,12 +219,7 @@ def test_a_body_without_the_field_is_the_same_bytes() -> None:
         ('"a.b"', "mask", {"A.B": "x"}, {"A.B": "***"}),
         ("A.B", "mask", [{"A": {"b": "x"}}], [{"A": {"b": "***"}}]),
         ("A.B", "mask", {"A": {"$values": [{"B": "x"}]}}, {"A": {"$values": [{"B": "***"}]}}),
-        (
-            "A.B",
-            "mask",
-            {"A": {"$ref": "1"}, "C": {"$id": "1", "B": "x"}},
-            {"A": {"B": "***"}, "C": {"B": "***"}},
-        ),
+        ("A.B", "mask", {"A": {"$ref": "1"}, "C": {"$id": "1", "B": "x"}}, {"A": {"B": "***"}, "C": {"B": "***"}}),
     ],
 )
 def test_a_field_of_json_is_found_by_its_path(path: str, action: str, body: Any, expected: Any) -> None:
@@ -462,8 +457,7 @@ def in_items(element: Any, path: list[str]) -> Any:
     if len({name for name, _ in elements}) != 1 or not any(child and child.children for _, child in elements):
         return element
     return replace(
-        element,
-        children=[(name, child if name == TEXT else masked(child, path)) for name, child in element.children],
+        element, children=[(name, child if name == TEXT else masked(child, path)) for name, child in element.children]
     )
 
 

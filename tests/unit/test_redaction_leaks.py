@@ -212,11 +212,7 @@ XML_NAMES = st.sampled_from(["Customer", "email", "Card", "a.b", "Größe", "Lin
 
 
 @given(
-    st.data(),
-    st.lists(XML_NAMES, min_size=1, max_size=3),
-    st.booleans(),
-    ACTIONS,
-    st.sampled_from(sorted(ENCODINGS)),
+    st.data(), st.lists(XML_NAMES, min_size=1, max_size=3), st.booleans(), ACTIONS, st.sampled_from(sorted(ENCODINGS))
 )
 def test_no_secret_of_xml_stays_or_escapes_the_erasure(
     data: Any, names: list[str], with_attribute: bool, action: str, kind: str

@@ -14,7 +14,7 @@ HERE = {
     "fakemssql has no system-versioned tables": (
         1,
         "test_findings.py::test_a_system_versioned_table_is_named_with_its_remedy",
-    ),
+    )
 }
 """Skipped on fakemssql: the test of this folder that runs everywhere."""
 

@@ -133,10 +133,7 @@ def test_the_row() -> None:
 
 @pytest.mark.parametrize(
     ("values", "said"),
-    [
-        ({"Id": "kitten"}, "An Id is not a UUID"),
-        ({"BodyFile": "file:///kitten"}, "send what read_bodies returns"),
-    ],
+    [({"Id": "kitten"}, "An Id is not a UUID"), ({"BodyFile": "file:///kitten"}, "send what read_bodies returns")],
 )
 def test_rows_that_cannot_be_messages(values: dict[str, Any], said: str) -> None:
     with pytest.raises(MessageError, match=said) as raised:

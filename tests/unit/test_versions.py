@@ -274,12 +274,7 @@ def test_features_of_airflow() -> None:
     from airflow_sqlqueue.versions import airflow as versions
 
     has_them = tuple(map(int, __version__.split(".")[:2])) >= (3, 3)
-    features = (
-        versions.PARTITION_KEYS,
-        versions.RETRY_POLICIES,
-        versions.SHARED_STREAMS,
-        versions.TRIGGER_TEMPLATES,
-    )
+    features = (versions.PARTITION_KEYS, versions.RETRY_POLICIES, versions.SHARED_STREAMS, versions.TRIGGER_TEMPLATES)
     assert {feature.is_available for feature in features} == {has_them}
     for needed in (TransientRetryPolicy, lambda: SqlQueueMessageEventTrigger(queue_name="orders")):
         if has_them:

@@ -24,13 +24,7 @@ from airflow_sqlqueue.drain.requeue import RequeueResult, requeue
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import (
-    BatchError,
-    BatchMismatchError,
-    BatchNotFoundError,
-    LockTimeoutError,
-    StagingError,
-)
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, LockTimeoutError, StagingError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import browse

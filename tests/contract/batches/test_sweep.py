@@ -271,11 +271,7 @@ def test_staged_rows_go_with_a_batch_that_is_done_with(
     assert sweep(ledger, None, NOW) == SweepResult()
     assert [staged_rows(queue, batch) for batch in (sealed, consumed, requeued)] == [30, 0, 0]
     listed = {info.batch_id: info.state for info in batches(ledger, queue=queue.address.canonical)}
-    assert listed == {
-        uuid.UUID(sealed.batch_id): "sealed",
-        uuid.UUID(files.batch_id): "consumed",
-        opened: "open",
-    }
+    assert listed == {uuid.UUID(sealed.batch_id): "sealed", uuid.UUID(files.batch_id): "consumed", opened: "open"}
     assert sweep(ledger, staging, NOW) == SweepResult(files=1, bytes=ANY, batches=1)
 
 

@@ -35,10 +35,7 @@ LINKS = {
     HeaderNames.TRACE_STATE: "rojo=00f067aa0ba902b7",
     HeaderNames.BAGGAGE: "tenant=7",
 }
-ORIGIN = {
-    HeaderNames.ORIGINATING_ENDPOINT: "Shop.Orders",
-    HeaderNames.ORIGINATING_MACHINE: socket.gethostname(),
-}
+ORIGIN = {HeaderNames.ORIGINATING_ENDPOINT: "Shop.Orders", HeaderNames.ORIGINATING_MACHINE: socket.gethostname()}
 CONTINUED = {HeaderNames.START_NEW_TRACE: "False"}
 NEW = {HeaderNames.START_NEW_TRACE: "True"}
 
@@ -69,10 +66,7 @@ SENDS: dict[str, tuple[Callable[[QueueClient, Message], Any], dict[str, str]]] =
         lambda client, message: client.delayed("billing").send_once(uuid4(), [message], delay=AT_ONCE),
         NEW,
     ),
-    "publish": (
-        lambda client, message: client.subscriptions.publish(["Shop.Placed"], [message]),
-        {**NEW, **PUBLISHED},
-    ),
+    "publish": (lambda client, message: client.subscriptions.publish(["Shop.Placed"], [message]), {**NEW, **PUBLISHED}),
 }
 
 

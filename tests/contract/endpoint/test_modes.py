@@ -48,8 +48,7 @@ def test_the_handler_gets_an_envelope(orders: Queue, consume: Consume) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "attempts_sent", "failed"),
-    [("sends_atomic_with_receive", 1, 0), ("receive_only", 2, 0), ("none", 1, 1)],
+    ("mode", "attempts_sent", "failed"), [("sends_atomic_with_receive", 1, 0), ("receive_only", 2, 0), ("none", 1, 1)]
 )
 def test_a_failure_undoes_sends_by_the_mode(
     client: QueueClient, orders: Queue, billing: Queue, consume: Consume, mode: str, attempts_sent: int, failed: int
@@ -98,10 +97,7 @@ def test_statements_and_batches_of_sends_are_part_of_it(
     orders.send(numbered(2))
 
     def archive(message: Envelope) -> None:
-        client.run_sql(
-            f"INSERT INTO [{schema}].[Archive] ([Body]) VALUES (CONVERT(varbinary(max), ?))",
-            message.body,
-        )
+        client.run_sql(f"INSERT INTO [{schema}].[Archive] ([Body]) VALUES (CONVERT(varbinary(max), ?))", message.body)
         billing.send(numbered(3))
         if message.body == b"1":
             raise ValueError

@@ -59,10 +59,7 @@ def test_values_in_columns_of_an_old_endpoint_arrive(make: Make, give_back: Any,
     )
     assert give_back(error).messages == 1
     (message,) = source.receive()
-    assert headers_of(message) == {
-        HeaderNames.CORRELATION_ID: "c-9",
-        HeaderNames.REPLY_TO_ADDRESS: "Billing@B-01",
-    }
+    assert headers_of(message) == {HeaderNames.CORRELATION_ID: "c-9", HeaderNames.REPLY_TO_ADDRESS: "Billing@B-01"}
     assert (message.correlation_id, message.reply_to_address, message.body) == ("c-9", "Billing@B-01", b"")
 
 

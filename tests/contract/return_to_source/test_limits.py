@@ -73,10 +73,7 @@ def test_a_limited_return_takes_the_oldest_of_all_queues(
 def test_a_dry_run_moves_nothing(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send([*(failed("Sales") for _ in range(150)), failed("Gone")])
     done = give_back(error, dry_run=True, rate=1)
-    assert (done.destinations, done.left) == (
-        {sales.address.canonical: 150},
-        {"the failed queue does not exist": 1},
-    )
+    assert (done.destinations, done.left) == ({sales.address.canonical: 150}, {"the failed queue does not exist": 1})
     assert (done.dry_run, done.complete, done.unseen) == (True, True, 0)
     assert (depth(error).messages, depth(sales).messages) == (151, 0)
 
