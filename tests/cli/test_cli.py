@@ -63,15 +63,6 @@ def test_every_command_in_turn(url: str, name: str, tmp_path: Path) -> None:
     assert answer("depth", name, url=url)["messages"] == 0
 
 
-def test_people_get_a_table(url: str, name: str) -> None:
-    assert sqlqueue("create", name, url=url).returncode == 0
-    sqlqueue("generate", name, "--count", "3", url=url)
-    shown = sqlqueue("peek", name, url=url)
-    assert shown.returncode == 0
-    assert "message id" in shown.stdout
-    assert f"{name}@[dbo]@[sqlqueue]" in shown.stdout
-
-
 def test_a_body_from_standard_input(url: str, name: str) -> None:
     answer("create", name, url=url)
     command = [sys.executable, "-m", "airflow_sqlqueue", "send", name, "--type", "T", "--body", "-", "--url", url]

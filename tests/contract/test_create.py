@@ -62,13 +62,6 @@ def test_a_queue_without_legacy_columns(session: Session, table: ResolvedAddress
     assert set(read.columns) == {"Id", "Expires", "Headers", "Body", "RowVersion"}
 
 
-def test_a_queue_has_no_column_for_texts_of_bodies_unless_it_is_asked_for(
-    session: Session, table: ResolvedAddress
-) -> None:
-    create_queue(session, table)
-    assert "BodyString" not in read_layout(session, table).columns
-
-
 def test_endpoints_before_version_7_need_the_legacy_columns(session: Session, table: ResolvedAddress) -> None:
     with pytest.raises(ConfigurationError, match="'v6' need the legacy columns"):
         create_queue(session, table, layout="v6", legacy_columns=False)

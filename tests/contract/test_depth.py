@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
+from airflow_sqlqueue.errors import NotAQueueError
 from airflow_sqlqueue.messages.envelope.times import format_time
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
@@ -207,11 +207,6 @@ def test_a_synonym_is_counted_at_its_base(session: Session, queue: QueueTable) -
         assert (found.depth.messages, found.inserted) == (3, 3)
     finally:
         run_sql(session, f"DROP SYNONYM [{synonym.schema}].[{synonym.table}]")
-
-
-def test_an_unknown_kind_of_depth_is_refused(queue: QueueTable) -> None:
-    with pytest.raises(ConfigurationError, match="choose one of exact, quick, catalog"):
-        depth(queue, "rough")
 
 
 @pytest.mark.parametrize("kind", ["exact", "quick", "catalog"])

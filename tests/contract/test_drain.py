@@ -23,7 +23,7 @@ from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.queue import QueueTable
@@ -242,23 +242,6 @@ def test_a_ledger_that_went_back_in_time_is_noticed(
         words = f"sealed with {batch.parts} parts and 30 messages, but the ledger lists {batch.parts - 1} and"
         with pytest.raises(BatchMismatchError, match=words):
             Ledger(session, queue.address.catalog).manifest(uuid.UUID(batch.batch_id))
-
-
-def test_bad_staging_locations(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="patterns to Spark"):
-        StagingFolder.of(tmp_path / "a[b]")
-    with pytest.raises(ConfigurationError, match="cannot be used"):
-        StagingFolder.of("nosuchscheme://x/y")
-
-
-def test_a_staging_folder_that_cannot_be_written(connect: Connect, queue: QueueTable, tmp_path: Path) -> None:
-    from airflow_sqlqueue.errors import StagingError
-
-    fill(queue, 5)
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StagingError, match="cannot be written"):
-        drain(connect, queue, StagingFolder.of(tmp_path / "file"))
-    assert depth(queue).messages == 5
 
 
 SIDE_BY_SIDE = DrainOptions(workers=4, rows_per_statement=50, rows_per_part=100, locked_wait_seconds=5)

@@ -23,11 +23,10 @@ from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, ConfigurationError, CopyError, WrongBatchError
+from airflow_sqlqueue.errors import ConfigurationError, CopyError, WrongBatchError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable, copies
 from airflow_sqlqueue.queue.copies import CopyState, CopyTable, QueueCopy
@@ -624,13 +623,6 @@ def test_too_many_gaps_are_refused_until_they_close(
     assert copying.run() == [b"late", *numbered_bodies(1, 1)]
 
 
-def test_a_copy_is_not_put_back(connect: Connect, copying: Copying, queue: QueueTable) -> None:
-    fill(queue, 3)
-    batch_id = uuid.UUID(copying.drain().batch.batch_id)
-    with connect() as session, pytest.raises(BatchError, match="is a copy"):
-        requeue(Ledger(session, queue.address.catalog), batch_id)
-
-
 def test_a_retry_for_another_copy_is_refused(
     connect: Connect, queue: QueueTable, staging: StagingFolder, copying: Copying
 ) -> None:
@@ -644,8 +636,6 @@ def test_a_retry_for_another_copy_is_refused(
 
 
 def test_names_and_options_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="give copy as well"):
-        DrainRequest(incremental=NAME)
     for name in ("", " ", "x" * 221):
         with pytest.raises(ConfigurationError, match="The name of a copy has 1 to 220 characters"):
             DrainRequest(copy=True, incremental=name)

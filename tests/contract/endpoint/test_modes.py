@@ -13,7 +13,7 @@ from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.endpoint import handler_pool
 from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, QueueNotFoundError, TransactionError
+from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, QueueNotFoundError
 from airflow_sqlqueue.messages.envelope import Envelope, reply
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.messages.routing import AddressResolver
@@ -138,20 +138,6 @@ def test_a_transaction_that_a_handler_leaves_open_fails_its_message_alone(
     assert bodies(client.queue("error")) == [b"1"]
 
 
-def test_a_statement_that_failed_is_not_forgotten_where_the_handler_goes_on(
-    client: QueueClient, orders: Queue, consume: Consume, sent_texts: Any
-) -> None:
-    """Its transaction is lost, and the message fails however well the handler ended."""
-    orders.send(numbered(1))
-
-    def swallow(message: Envelope) -> None:
-        with pytest.raises(Exception, match="Could not"):
-            client.run_sql("SELECT 1/0")
-
-    done = consume(swallow)
-    assert (done.handled, done.failed) == (0, 1)
-
-
 def test_a_handler_replies(client: QueueClient, orders: Queue, billing: Queue, consume: Consume) -> None:
     address = client.resolve("billing").canonical
     asked = {HeaderNames.MESSAGE_ID: "question", HeaderNames.REPLY_TO_ADDRESS: address}
@@ -172,11 +158,6 @@ def test_an_expired_message_is_dropped(orders: Queue, consume: Consume) -> None:
     seen = Seen()
     assert consume(seen).messages == 1
     assert seen.bodies == [b"0"]
-
-
-def test_a_request_is_no_part_of_another_transaction(client: QueueClient, orders: Queue) -> None:
-    with client.transaction(), pytest.raises(TransactionError, match="outside the transaction"):
-        orders.consume(print)
 
 
 def test_a_consumer_without_an_error_queue_receives_nothing(client: QueueClient, orders: Queue) -> None:
