@@ -53,7 +53,7 @@ def draining(url: str, name: str, tmp_path: Path) -> Iterator[Callable[[], Any]]
             batches = QueueClient.from_url(url).batches
             while not any(info.messages == 49 for info in batches.list(name, states=["open"])):
                 with suppress(subprocess.TimeoutExpired):
-                    raise AssertionError(process.communicate(timeout=0.5))
+                    raise AssertionError(process.communicate(timeout=0.1))
             return process, session.roll_back
 
         yield start

@@ -127,7 +127,7 @@ def test_a_handler_at_work_is_not_cut_short_and_no_other_begins(
 
 
 def test_waiting_ends_at_its_timeout(orders: Queue, consume: Consume) -> None:
-    done = consume(Seen(), until_empty=False, max_seconds=0.5, poll_seconds=30)
+    done = consume(Seen(), until_empty=False, max_seconds=0.1, poll_seconds=30)
     assert done.messages == 0
     assert done.seconds < 20
 

@@ -155,7 +155,7 @@ def test_a_copy_that_waits_too_long_is_tried_again(
     client: QueueClient, orders: Queue, consume: Consume, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It counts as no failure: one would send it to the error queue, and three in a row would end the consumer."""
-    impatient = QueueClient(client.settings, client.resolver, lock_timeout=0.2)
+    impatient = QueueClient(client.settings, client.resolver, lock_timeout=0.05)
     orders.send(with_id("a", b"0", b"1"))
     timed_out = threading.Event()
     handled = []
