@@ -168,52 +168,48 @@ REFUSED: list[Any] = [
 STORED: list[Any] = [None, True, 1.5, 2**63, "text", {"a": [1, None]}, (1, 2), {1, 2}, uuid.UUID(int=1), timedelta(1)]
 
 
-@pytest.mark.parametrize("result", REFUSED, ids=lambda result: type(result).__name__)
 def test_a_reply_whose_result_xcom_cannot_store_stays(
-    hook: SqlQueueHook, replies: str, ask: Ask, answer: Callable[[], None], context: Any, result: Any
+    hook: SqlQueueHook, replies: str, ask: Ask, answer: Callable[[], None], context: Any
 ) -> None:
     deferred(ask(), context())
     answer()
-    with pytest.raises(AirflowFailException, match="XCom cannot store the result of python_callable") as raised:
-        ask(python_callable=lambda received: result).execute(context())
-    assert "s3cret" not in "".join(traceback.format_exception(raised.value))
-    assert hook.depth(replies).messages == 1
+    for result in REFUSED:
+        with pytest.raises(AirflowFailException, match="XCom cannot store the result of python_callable") as raised:
+            ask(python_callable=lambda received, result=result: result).execute(context())
+        assert "s3cret" not in "".join(traceback.format_exception(raised.value))
+        assert hook.depth(replies).messages == 1, type(result)
     assert ask(python_callable=lambda received: "again").execute(context())["result"] == "again"
 
 
-@pytest.mark.parametrize("spelling", ["{}", "{}@[dbo]", "{}@[dbo]@[sqlqueue]"])
-def test_a_request_is_not_taken_for_its_own_reply(
-    hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any, spelling: str
-) -> None:
+def test_a_request_is_not_taken_for_its_own_reply(hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any) -> None:
     task = ask(deferrable=False)
-    task.reply_queue = spelling.format(queue_name.upper())
-    with pytest.raises(AirflowFailException, match="is its own reply queue"):
-        task.execute(context())
-    with pytest.raises(ConfigurationError, match="is its own reply queue"):
-        hook.queue(queue_name).request(Message(), timeout=0, reply_queue=task.reply_queue)
+    for spelling in ("{}", "{}@[dbo]", "{}@[dbo]@[sqlqueue]"):
+        task.reply_queue = spelling.format(queue_name.upper())
+        with pytest.raises(AirflowFailException, match="is its own reply queue"):
+            task.execute(context())
+        with pytest.raises(ConfigurationError, match="is its own reply queue"):
+            hook.queue(queue_name).request(Message(), timeout=0, reply_queue=task.reply_queue)
     assert hook.depth(queue_name).messages == 0
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
+def test_a_call_that_cannot_work_is_refused_before_the_request_is_sent(
+    hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any
+) -> None:
+    calls: list[tuple[dict[str, Any], str]] = [
         ({"python_callable": print, "op_kwargs": "{'a': 1}"}, "op_kwargs is a value of the type str"),
         ({"python_callable": "shop.price_of"}, "python_callable cannot be called"),
         ({"python_callable": lambda reply: None, "op_kwargs": {"a": 1}}, "cannot be called with a message"),
-    ],
-)
-def test_a_call_that_cannot_work_is_refused_before_the_request_is_sent(
-    hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any, given: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(AirflowFailException, match=says):
-        ask(**given).execute(context())
+    ]
+    for given, says in calls:
+        with pytest.raises(AirflowFailException, match=says):
+            ask(**given).execute(context())
     assert hook.depth(queue_name).messages == 0
 
 
-@pytest.mark.parametrize("result", STORED, ids=lambda result: type(result).__name__)
-def test_a_result_that_xcom_can_store_is_accepted(ask: Ask, context: Any, result: Any) -> None:
-    check_result(ask(), context(), result)
-    SetXCom(key="k", value=BaseXCom.serialize_value(result), dag_id="d", run_id="r", task_id="t")
+def test_a_result_that_xcom_can_store_is_accepted(ask: Ask, context: Any) -> None:
+    for result in STORED:
+        check_result(ask(), context(), result)
+        SetXCom(key="k", value=BaseXCom.serialize_value(result), dag_id="d", run_id="r", task_id="t")
 
 
 def test_a_task_without_xcom_may_return_anything(ask: Ask, context: Any) -> None:
@@ -264,13 +260,10 @@ def test_no_reply_in_time_fails_the_try(ask: Ask, replies: str, context: Any) ->
         ask().resume_execution("__fail__", {"error": "Trigger timeout"}, context())
 
 
-@pytest.mark.parametrize(
-    "message",
-    [{"key": "mine"}, {"correlation_id": "mine"}, {"headers": {HeaderNames.MESSAGE_ID: "mine"}}],
-)
-def test_ids_of_ones_own_are_refused(ask: Ask, message: Any, context: Any) -> None:
-    with pytest.raises(AirflowFailException, match="has its own ids"):
-        ask(message=message).execute(context())
+def test_ids_of_ones_own_are_refused(ask: Ask, context: Any) -> None:
+    for message in ({"key": "mine"}, {"correlation_id": "mine"}, {"headers": {HeaderNames.MESSAGE_ID: "mine"}}):
+        with pytest.raises(AirflowFailException, match="has its own ids"):
+            ask(message=message).execute(context())
 
 
 def test_a_function_may_make_the_request(hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any) -> None:

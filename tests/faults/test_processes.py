@@ -21,7 +21,7 @@ from tests.faults.conftest import KILLS, LONG, SEED
 from tests.faults.faulty import FREEZE, FaultyStage
 from tests.faults.processes import REFUSED, SEALED, SMALL_PARTS, Draining
 
-ROUNDS = 20 if LONG else 2
+TURNS = [(stage, seed) for seed in range(20) for stage in ("files", "table")] if LONG else [("files", 0), ("table", 1)]
 
 
 class Start(Protocol):
@@ -66,7 +66,7 @@ def test_sigkill_at_random_moments_loses_and_duplicates_nothing(
         assert account.queued() == 0
 
 
-@pytest.mark.parametrize("seed", range(ROUNDS))
+@pytest.mark.parametrize(("stage", "seed"), TURNS, indirect=["stage"])
 def test_two_tasks_with_the_same_batch_id_share_the_batch(
     start: Start, account: Account, batch_id: uuid.UUID, seed: int
 ) -> None:
@@ -79,7 +79,7 @@ def test_two_tasks_with_the_same_batch_id_share_the_batch(
     account.check(batch_id)
 
 
-@pytest.mark.parametrize("seed", range(ROUNDS))
+@pytest.mark.parametrize(("stage", "seed"), TURNS, indirect=["stage"])
 def test_a_process_paused_while_another_seals_adds_nothing(
     start: Start, account: Account, batch_id: uuid.UUID, stage: Stage, tmp_path: Path, seed: int
 ) -> None:

@@ -45,6 +45,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": tmp_path_factory.mktemp("events").as_uri(),
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+        # A worker that hangs is soon killed after its task.
+        "spark.python.task.killTimeout": "100ms",
     }
     with local_session("tests", "local[2,4]", config) as session:
         yield session

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import Message
-from airflow_sqlqueue.spark.message_tables import write_message_tables
+from airflow_sqlqueue.spark.message_tables import table_formats, write_message_tables
 from airflow_sqlqueue.spark.sinks import write_partitions
 from airflow_sqlqueue.spark.sinks.checks import TIMES, session_settings
 from tests.table_readers import check_types, instants, read_by_all
@@ -121,6 +121,11 @@ def test_a_location_with_a_dot_and_a_slash_is_a_folder(
     spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for location in ("./lake.v2", f"{tmp_path}/lake.v3", "lake.v4/"):
-        (table,) = write_message_tables(spark, make_batch(messages()), location)
-        assert Path(table.table).is_dir()
+    for location in ("./lake.v2", f"{tmp_path}/lake.v2"):
+        assert (
+            table_formats.table_format(spark, "parquet", location).table("Shop.Dates")
+            == f"{tmp_path}/lake.v2/Shop.Dates"
+        )
+    (table,) = write_message_tables(spark, make_batch(messages()), "lake.v2/")
+    assert Path(table.table) == tmp_path / "lake.v2" / "Shop.Dates"
+    assert Path(table.table).is_dir()
