@@ -102,6 +102,10 @@ def _command() -> Any:
 
 def main() -> None:
     """Run the command line; print an error of this package as one sentence on standard error."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        # Python has None for one that its parent has closed.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the life of the process
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What the terminal's encoding lacks must not end a command whose work is done.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -109,8 +113,7 @@ def main() -> None:
         try:
             _command()()
         finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            sys.stdout.flush()
     except OSError as error:
         if error.errno not in _OF_THE_OUTPUT:
             raise

@@ -23,7 +23,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
-from tests.cli.runner import answer, sqlqueue
+from tests.cli.runner import answer, environment_of, sqlqueue
 
 TRACE = "System.TimeoutException: slow\r\n" + "\r\n".join(f"   at Shop.{'Deep' * 60}.Number{n}()" for n in range(3))
 BODY = '{"card": "' + "4711 " * 200 + '"}'
@@ -142,6 +142,19 @@ def test_a_pipe_without_a_reader_ends_the_command() -> None:
     os.close(reader)
     with os.fdopen(writer, "w") as pipe:
         assert written_to(pipe, "--version") == (1, "")
+
+
+def test_a_closed_output_loses_the_output_alone(url: str) -> None:
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    for streams in (">&-", "<&- >&-"):
+        words = [sys.executable, "-m", "airflow_sqlqueue", "send", name, "--type", "T", "--body", "-"]
+        command = ["sh", "-c", f'exec "$@" {streams}', "sh", *words]
+        done = subprocess.run(
+            command, env=environment_of(url), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+    assert answer("depth", name, url=url)["messages"] == 2
 
 
 def written_to(output: TextIO, *words: str) -> tuple[int, str]:
