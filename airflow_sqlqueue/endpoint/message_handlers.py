@@ -80,6 +80,8 @@ class MessageHandlers:
         """
         if not message_types:
             raise ConfigurationError("handles() names no message type: name one, or use the decorator default.")
+        # At once, because a decorator without parentheses gives it the function, which no one would register.
+        message_types = tuple(map(check_full_name, message_types))
         return lambda function: self._register(function, HandlerFunction(function), message_types)
 
     def default(self, function: F) -> F:
@@ -99,9 +101,10 @@ class MessageHandlers:
         :param max_seconds: seconds to wait for further messages, up to 60; 0: take those that are there. The messages
             of the list are locked meanwhile.
         """
-        if not 1 <= max_messages <= MAX_BATCH:
+        message_types = tuple(map(check_full_name, message_types))
+        if not isinstance(max_messages, int) or not 1 <= max_messages <= MAX_BATCH:
             raise ConfigurationError(f"max_messages must be 1 to {MAX_BATCH:,}: a batch is one transaction.")
-        if not 0 <= max_seconds <= LONGEST_COLLECTION:
+        if not isinstance(max_seconds, (int, float)) or not 0 <= max_seconds <= LONGEST_COLLECTION:
             raise ConfigurationError(f"max_seconds must be 0 to {LONGEST_COLLECTION:g}: the messages are locked.")
         made = partial(HandlerFunction, is_batch=True, max_messages=max_messages, max_seconds=max_seconds)
         return lambda function: self._register(function, made(function), message_types)
@@ -163,7 +166,7 @@ class MessageHandlers:
                 "The handler is asynchronous or a generator, so nothing would run: give a function."
             )
         for name in message_types:
-            if check_full_name(name) in self._by_type:
+            if name in self._by_type:
                 raise ConfigurationError(f"The message type {quoted(name)} has a handler already: it takes one.")
         if not message_types and self._default is not None:
             raise ConfigurationError("There is a default handler already: name the message types of this one.")

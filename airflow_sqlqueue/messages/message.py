@@ -103,6 +103,8 @@ class Message:
     id: uuid.UUID | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.headers, (str, Mapping)):
+            raise MessageError(f"A message's headers are a mapping or a text, not {type(self.headers).__name__}.")
         if not isinstance(self.body, bytes):
             raise MessageError(f"A message's body is bytes, not {type(self.body).__name__}: encode it first.")
         lives = self.time_to_be_received

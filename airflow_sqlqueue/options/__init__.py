@@ -127,6 +127,8 @@ class Option:
         except TypeError:
             kind = self.type.removesuffix(" | None")
             raise ConfigurationError(f"{self.name} is {quoted(str(value))}: give a value of type {kind}.") from None
+        if self.type.startswith("int") and value % 1:
+            raise ConfigurationError(f"{self.name} is {quoted(str(value))}: give a whole number.")
         if not is_within:
             reason = self.because or ("leave it out for no limit" if self.default is None else "")
             raise ConfigurationError(f"{self.name} must be {self.limits}{reason and f': {reason}'}.")

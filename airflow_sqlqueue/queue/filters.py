@@ -39,8 +39,13 @@ class TimeFilter:
         describe_fields(cls)
 
     def __post_init__(self) -> None:
+        for name in self.texts:
+            if not isinstance(value := getattr(self, name), (str, type(None))):
+                raise ConfigurationError(f"The filter {name} takes text, not {type(value).__name__}.")
         for name in ("since", "until"):
             moment = getattr(self, name)
+            if moment is not None and not isinstance(moment, datetime):
+                raise ConfigurationError(f"The filter's {name} is a datetime with a zone, not {type(moment).__name__}.")
             if moment is not None and moment.tzinfo is None:
                 raise ConfigurationError(f"The filter's {name} has no time zone: give an aware time.")
 
@@ -51,14 +56,11 @@ class TimeFilter:
 
     @classmethod
     def conditions_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the conditions of a mapping without None, with texts checked and times read (UTC without a zone)."""
+        """Return the conditions of a mapping without None, with times read (UTC without a zone)."""
         if not isinstance(values, Mapping):
             raise ConfigurationError(f"A filter is a mapping of {', '.join(field.name for field in fields(cls))}.")
         cls.check_names(values)
         given = {name: value for name, value in values.items() if value is not None}
-        for name in cls.texts:
-            if not isinstance(given.get(name, ""), str):
-                raise ConfigurationError(f"The filter {name} takes text, not {type(given[name]).__name__}.")
         return given | {name: moment_of(name, given[name]) for name in ("since", "until") if name in given}
 
     def is_in_range(self, moment: datetime | None) -> bool:
@@ -75,7 +77,7 @@ class MessageFilter(TimeFilter):
     """Filter of messages by their headers. All conditions must match; malformed headers match no filter.
 
     Its times are those of the header TimeSent. Raises :class:`ConfigurationError` for a filter without a condition,
-    which would match every message, and for a time without a zone.
+    which would match every message, for a value of another type, and for a time without a zone.
 
     :param message_id: the header MessageId; the row's Id where the message has no such header.
     :param message_type: a .NET type in full, without its assembly; any of the enclosed types may be it. A generic type
@@ -96,6 +98,7 @@ class MessageFilter(TimeFilter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_headers(self.headers)
         if not self.to_dict():
             raise ConfigurationError("A filter without a condition matches every message: give it one.")
         if empty := next((name for name in self.texts if getattr(self, name) == ""), None):
@@ -109,9 +112,7 @@ class MessageFilter(TimeFilter):
 
         Raises :class:`ConfigurationError` for values that cannot be read.
         """
-        given = cls.conditions_in(values)
-        _check_headers(given.get("headers", {}))
-        return cls(**given)
+        return cls(**cls.conditions_in(values))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the conditions as JSON values only, which :meth:`of` reads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +13,7 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.endpoint.consumer import Consumer
+from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError
 from airflow_sqlqueue.messages.address import QueueAddress
 from airflow_sqlqueue.messages.envelope import Envelope
@@ -25,13 +27,17 @@ from airflow_sqlqueue.queue.errors.actions import ACTIONS, action_named
 from airflow_sqlqueue.queue.errors.editing import check_headers
 from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import check_rows
 from airflow_sqlqueue.spark import read_batch, register, verify_count
 
 NOTHING: Any = None
 TEXT: Any = "text"
 NUMBER: Any = 3_600
+HALF: Any = 1.5
 MAPPING: Any = {}
+ID: Any = UUID(int=1)
+PRINT: Any = print
 OPTIONS: Any = DrainOptions()
 
 
@@ -111,6 +117,25 @@ def sent(messages: Any) -> list[Message]:
         ),
         (lambda: find(NOTHING, MAPPING), ConfigurationError, "where is .* dict: give one of type MessageFilter"),
         (lambda: whole_numbers("row_versions", "57"), ConfigurationError, "row_versions is '57': give a list of whole"),
+        (lambda: ErrorFilter(message_ids=TEXT), ConfigurationError, "message_ids takes a set of texts"),
+        (lambda: ErrorFilter(message_ids=frozenset([ID])), ConfigurationError, "takes a set of texts"),
+        (lambda: MessageFilter(message_id=ID), ConfigurationError, "message_id takes text, not UUID"),
+        (lambda: MessageFilter(headers=TEXT), ConfigurationError, "headers takes names and values, not str"),
+        (lambda: MessageFilter(since=TEXT), ConfigurationError, "since is a datetime with a zone, not str"),
+        (
+            lambda: MessageHandlers().handles(PRINT),
+            ConfigurationError,
+            "function print>' is no message type",
+        ),
+        (lambda: MessageHandlers().batch(PRINT), ConfigurationError, "is no message type"),
+        (
+            lambda: MessageHandlers().batch("A", max_messages=TEXT),
+            ConfigurationError,
+            "max_messages must be 1 to 1,000",
+        ),
+        (lambda: MessageHandlers().batch("A", max_seconds=TEXT), ConfigurationError, "max_seconds must be 0 to 60"),
+        (lambda: DrainOptions(max_messages=HALF), ConfigurationError, "max_messages is '1.5': give a whole number"),
+        (lambda: Message(NOTHING), MessageError, "headers are a mapping or a text, not NoneType"),
         (lambda: ErrorFilter(row_versions=frozenset([TEXT])), ConfigurationError, "give a list of whole numbers"),
         (lambda: client().errors.fail(Message(), TEXT), ConfigurationError, "exception is .* str: give one of type"),
         (lambda: sent(Message()), MessageError, "Messages are sent as a list, .*, not as a Message"),

@@ -49,6 +49,9 @@ class ErrorFilter(TimeFilter):
             check_full_name(self.message_type)
         if self.group is not None:
             check_keys((self.group.partition(":")[0],))
+        ids = () if self.message_ids is None else self.message_ids
+        if isinstance(ids, str) or not all(isinstance(each, str) for each in ids):
+            raise ConfigurationError("The filter message_ids takes a set of texts: give one, as {'a', 'b'}.")
         named = whole_numbers("row_versions", () if self.row_versions is None else self.row_versions)
         if any(abs(number) >= 2**62 for number in (*named, self.up_to or 0)):
             raise ConfigurationError("A RowVersion of the filter is larger than any table's can be: check it.")
