@@ -102,10 +102,10 @@ def _command() -> Any:
 
 def main() -> None:
     """Run the command line; print an error of this package as one sentence on standard error."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        # Python has None for one that its parent has closed.
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the life of the process
+    # Python has None for a stream that the parent has closed.
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for the life of the process
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What the terminal's encoding lacks must not end a command whose work is done.
         sys.stdout.reconfigure(errors="backslashreplace")
