@@ -31,6 +31,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.messages.message import HeaderNames, decode_headers
 from airflow_sqlqueue.messages.row import COLUMN_HEADERS, NAMES
+from airflow_sqlqueue.untrusted import quoted
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +48,11 @@ class EraseRequest:
     :param fields: paths of fields of the body, as in :class:`~airflow_sqlqueue.RedactionRules`, each with the value: a
         text, or a number as it is written.
     :param key: the key of the hashes of redacted batches, where the hashes of the values are searched for as well.
-    :param batch_ids: only these batches; None: all of the ledger that are not open.
+    :param batch_ids: only these batches, by their ids or the texts of these; None: all of the ledger that are not open.
     :param dry_run: erase nothing, only count.
 
-    Raises :class:`ConfigurationError` without a condition, for an empty value, and for a path that cannot be read.
+    Raises :class:`ConfigurationError` without a condition, for an empty value, a value that is no text, a path that
+    cannot be read, and an id of no form of a batch's.
     """
 
     message_ids: Collection[str] = field(default=(), repr=False)
@@ -61,14 +63,30 @@ class EraseRequest:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
+        for name, values in (("headers", self.headers), ("fields", self.fields)):
+            if not isinstance(values, Mapping):
+                raise ConfigurationError(f"{name} is a mapping of names and values, not a {type(values).__name__}.")
         if isinstance(self.message_ids, str):
             raise ConfigurationError("message_ids is a list of texts, not one text.")
+        given = (*self.message_ids, *self.headers.values(), *self.fields.values())
+        # A value of another type, as a UUID or a number, would equal no text.
+        if other := next((value for value in given if not isinstance(value, str)), None):
+            raise ConfigurationError(f"A value of the messages to erase is a {type(other).__name__}: give a text.")
         if not (self.message_ids or self.headers or self.fields):
             raise ConfigurationError("Name the messages to erase: message_ids, headers or fields.")
-        if not all((*self.message_ids, *self.headers.values(), *self.fields.values())):
+        if not all(given):
             raise ConfigurationError("A value of the messages to erase is empty, as of an unset variable: give it.")
         for path in self.fields:
             FieldPath.of(path)
+        if self.batch_ids is not None:
+            object.__setattr__(self, "batch_ids", frozenset(map(_batch_id, self.batch_ids)))
+
+
+def _batch_id(value: object) -> uuid.UUID:
+    try:
+        return uuid.UUID(str(value))
+    except ValueError:
+        raise ConfigurationError(f"batch_ids is a list of ids of batches, and {quoted(str(value))} is none.") from None
 
 
 @dataclass

@@ -252,7 +252,7 @@ def test_a_batch_may_have_been_drained_to_another_folder(
 ) -> None:
     send(queue, 6)
     batch = drain(connect, queue, staging, PARTS).batch
-    request = EraseRequest(headers={"Person": "a"}, batch_ids=[uuid.UUID(batch.batch_id)])
+    request = EraseRequest(headers={"Person": "a"}, batch_ids=[batch.batch_id])  # type: ignore[list-item]
     given = StagingFolder.of(tmp_path / "other") if elsewhere else staging
     assert erase(ledger, locks, request, given).messages == 2
     assert numbers(connect, ledger, ledger.manifest(uuid.UUID(batch.batch_id))) == [1, 2, 4, 5]
@@ -347,7 +347,9 @@ def test_a_batch_that_changes_meanwhile_is_left_as_it_was(
 
 def test_an_erasure_needs_a_condition() -> None:
     empty = ({"message_ids": ["m1", ""]}, {"headers": {"A": ""}}, {"fields": {"A": ""}})
-    for request in ({}, {"message_ids": "m1"}, {"fields": {"A..B": "x"}}, *empty):
+    others = ({"message_ids": [uuid.UUID(int=1)]}, {"headers": {"A": 5}}, {"fields": {"A": 5}}, {"headers": "A"})
+    others += ({"message_ids": ["m1"], "batch_ids": "m1"},)
+    for request in ({}, {"message_ids": "m1"}, {"fields": {"A..B": "x"}}, *empty, *others):
         with pytest.raises(ConfigurationError):
             EraseRequest(**request)  # type: ignore[arg-type]
     assert "b@shop" not in repr(EraseRequest(fields={"Email": "b@shop"}, key=KEY))
