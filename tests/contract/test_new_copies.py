@@ -88,6 +88,13 @@ def closing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "CLOSING_SECONDS", 0)
 
 
+def leave_gap(queue: QueueTable) -> None:
+    """Use up a number: of a send that is rolled back."""
+    queue.session.begin()
+    queue.send([Message(body=b"rolled back")])
+    queue.session.roll_back()
+
+
 def test_each_run_copies_what_is_new(connect: Connect, any_queue: QueueTable, staging: StagingFolder) -> None:
     copying = Copying(connect, any_queue, staging)
     first = fill(any_queue, 45)
@@ -172,10 +179,7 @@ def test_gaps_close_when_no_transaction_writes(
 ) -> None:
     for start in range(0, 6, 2):
         fill(queue, 2, start)
-        with connect() as other:
-            other.begin()
-            QueueTable(other, queue.address).send([Message(body=b"rolled back")])
-            other.roll_back()
+        leave_gap(queue)
     assert len(copying.run()) == 6
     assert copying.state.gaps == 3, "before the first message, and the numbers that were rolled back between others"
     assert copying.run() == []
@@ -291,10 +295,7 @@ def test_many_gaps_are_deleted_few_at_a_time(
     monkeypatch.setattr(copies, "MAX_ROWS_PER_STATEMENT", 2)
     for start in range(5):
         fill(queue, 1, start)
-        with connect() as other:
-            other.begin()
-            QueueTable(other, queue.address).send([Message(body=b"rolled back")])
-            other.roll_back()
+        leave_gap(queue)
     copying.run()
     assert copying.state.gaps == 5
     with connect() as session:

@@ -51,6 +51,17 @@ class Seen:
         self._does(message)
 
 
+def failing(fails: Callable[[int], bool]) -> Seen:
+    """Handler whose attempts of these numbers fail, from 1 on."""
+
+    def work(message: Any) -> None:
+        if fails(len(seen.bodies)):
+            raise ValueError("the database is down")
+
+    seen = Seen(work)
+    return seen
+
+
 @pytest.fixture
 def client(settings: ConnectionSettings, session: Session, resolver: AddressResolver) -> QueueClient:
     """Of the test's own schema, with the queues ``orders``, which has delayed messages, ``billing`` and ``error``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.server.transactions import MODES, NONE
 from tests.conftest import Connect
-from tests.contract.endpoint.conftest import AT_ONCE, ONCE, Consume, Seen, numbered, options
+from tests.contract.endpoint.conftest import AT_ONCE, ONCE, Consume, Seen, failing, numbered, options
 from tests.drains import bodies
 
 WAIT = 60
@@ -41,17 +40,6 @@ class Pauses(threading.Event):
 
 def fail(message: Envelope) -> None:
     raise ValueError("the database is down")
-
-
-def failing(fails: Callable[[int], bool]) -> Seen:
-    """Handler whose attempts of these numbers fail, from 1 on."""
-
-    def work(message: Envelope) -> None:
-        if fails(len(seen.bodies)):
-            raise ValueError("the database is down")
-
-    seen = Seen(work)
-    return seen
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -18,7 +18,7 @@ from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import inbox
-from tests.contract.endpoint.conftest import AT_ONCE, Consume, Seen, numbered, options
+from tests.contract.endpoint.conftest import AT_ONCE, Consume, Seen, failing, numbered, options
 from tests.drains import bodies
 
 TRANSACTIONAL = ["sends_atomic_with_receive", "receive_only"]
@@ -74,12 +74,7 @@ def test_another_queue_has_ids_of_its_own(client: QueueClient, orders: Queue, bi
 def test_an_attempt_that_fails_enters_nothing(orders: Queue, error: Queue, consume: Consume, mode: str) -> None:
     """So its retries, and the message that comes back from the error queue, are handled."""
     orders.send(numbered(1))
-
-    def fail_twice(message: Envelope) -> None:
-        if len(seen.bodies) <= 2:
-            raise ValueError("not yet")
-
-    seen = Seen(fail_twice)
+    seen = failing(lambda number: number <= 2)
     assert consume(seen, RecoverabilityOptions(0, 0), transaction_mode=mode, inbox=True).failed == 1
     (message,) = error.receive(1)
     orders.send([Message(message.headers, message.body)])
@@ -100,12 +95,7 @@ def test_a_message_that_was_given_up_can_come_back(
 
 def test_a_delayed_retry_is_handled(client: QueueClient, orders: Queue, consume: Consume) -> None:
     orders.send(with_id("a", b"x"))
-
-    def fail_once(message: Envelope) -> None:
-        if len(seen.bodies) == 1:
-            raise ValueError("not yet")
-
-    seen = Seen(fail_once)
+    seen = failing(lambda number: number == 1)
     settings = {"until_empty": False, "max_messages": 2, "poll_seconds": 0.1, "inbox": True}
     done = consume(seen, RecoverabilityOptions(0, 1, 0.0), **settings)
     assert (done.handled, done.delayed, done.duplicates) == (1, 1, 0)

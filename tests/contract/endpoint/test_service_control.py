@@ -21,7 +21,7 @@ from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.server.transactions import MODES, NONE
 from tests.contract.conftest import LoginIn
-from tests.contract.endpoint.conftest import AT_ONCE, ONCE, Consume, Seen, headers, numbered, options
+from tests.contract.endpoint.conftest import AT_ONCE, ONCE, Consume, Seen, failing, headers, numbered, options
 from tests.drains import bodies
 
 RETRIED = {
@@ -90,13 +90,7 @@ def test_a_message_that_fails_is_neither_copied_nor_acknowledged(
 
 def test_an_attempt_that_fails_leaves_no_copy(orders: Queue, audit: Queue, consume: Consume) -> None:
     orders.send(numbered(1))
-
-    def fail_once(message: Envelope) -> None:
-        if len(seen.bodies) == 1:
-            raise ValueError("the first attempt")
-
-    seen = Seen(fail_once)
-    consume(seen, AT_ONCE, audit_queue="audit")
+    consume(failing(lambda number: number == 1), AT_ONCE, audit_queue="audit")
     assert bodies(audit) == [b"0"]
 
 
@@ -148,12 +142,7 @@ def test_a_retry_that_fails_at_first_is_acknowledged_after_its_delay(
     client: QueueClient, orders: Queue, acknowledged: Queue, consume: Consume
 ) -> None:
     orders.send([Message(RETRIED, b"0")])
-
-    def fail_once(message: Envelope) -> None:
-        if len(seen.bodies) == 1:
-            raise ValueError("the first attempt")
-
-    seen = Seen(fail_once)
+    seen = failing(lambda number: number == 1)
     assert consume(seen, RecoverabilityOptions(0, 1, 0.0)).delayed == 1
     assert bodies(acknowledged) == []
     client.delayed("orders").move()
