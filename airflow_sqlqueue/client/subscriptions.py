@@ -54,7 +54,7 @@ class SubscriptionManager:
         with self.open() as table, table.session.transaction():
             if not exists(table.session, queue):
                 log.warning(
-                    "There is no queue %s, or this login may not see it: while it is missing, publishing these events fails",
+                    "There is no queue %s, or this login may not see it: a publish of its events fails without it",
                     quoted(queue.canonical),
                 )
             return sum(table.subscribe(type_name, endpoint, queue) for type_name in types_in(type_names))

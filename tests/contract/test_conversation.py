@@ -206,11 +206,16 @@ def test_a_sweep_drops_the_private_queues_that_no_process_waits_at(
 ) -> None:
     prefix = f"test{uuid4().hex[:10]}"
     left, other = address_of.resolve(f"{prefix}.{uuid4()}"), address_of.resolve(f"{prefix}.orders")
-    with connect() as session, connect() as waiting, private_queue(waiting, address_of, prefix=prefix) as used:
+    with (
+        connect() as session,
+        connect() as looking,
+        connect() as waiting,
+        private_queue(waiting, address_of, prefix=prefix) as used,
+    ):
         for table in (left, other):
             create_queue(session, table)
         QueueTable(session, left).send([Message(body=b"too late")])
-        assert sweep_private_queues(session, address_of, prefix=prefix, dry_run=True) == [left]
+        assert sweep_private_queues(looking, address_of, prefix=prefix, dry_run=True) == [left]
         assert exists(session, left)
         assert sweep_private_queues(session, address_of, prefix=prefix) == [left]
         assert [exists(session, table) for table in (left, used.address, other)] == [False, True, True]

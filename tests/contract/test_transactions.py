@@ -170,6 +170,9 @@ def test_a_lent_connection_dooms_the_transaction(queue: QueueTable, how: str) ->
                     connection.execute("SELECT 1/0").fetchall()
             else:
                 connection.autocommit = True
+            insert = f"INSERT INTO {queue.address.qualified_name} (Id, Recoverable, Headers, Body)"
+            with pytest.raises(TransactionError):
+                connection.execute(f"{insert} VALUES (NEWID(), 1, N'', 0x61)")
             queue.send([Message()])
 
     with pytest.raises(TransactionError):

@@ -24,6 +24,7 @@ from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.drain.requeue import requeue
+from airflow_sqlqueue.drain.storage.batch_files import check_files
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import sweep
@@ -110,6 +111,17 @@ def test_a_file_is_whole_before_the_ledger_names_it(
         if request.startswith(f"POST /{bucket.name}/") and request.endswith("?uploads")
     ]
     assert len(in_parts) == (2 if size == LARGE else 0)
+
+
+def test_a_file_that_others_removed_is_gone_whatever_was_listed_before(
+    connect: Connect, queue: QueueTable, bucket: Bucket, staging: StagingFolder
+) -> None:
+    send_random(queue, SMALL)
+    batch = drain_by_two(connect, queue, staging)
+    staging.filesystem.ls(f"{staging.root}/{batch.folder}")
+    bucket.remove(key_of(batch.paths[0]))
+    with pytest.raises(StagingError, match="is gone, as after a sweep"):
+        check_files(batch, staging)
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
