@@ -144,7 +144,7 @@ def read_connection(
         names = {key: _text(given, key) for key in ROUTING_NAMES}
         names["default_schema"] = names["default_schema"] or string.queue_schema
         names["default_catalog"] = names["default_catalog"] or settings.database
-        mappings = {key: {n: str(v) for n, v in _mapping(given, key).items()} for key in ROUTING_MAPPINGS}
+        mappings = {key: _names(given, key) for key in ROUTING_MAPPINGS}
         names["transport_version"] = str(given.get("transport_version") or "") or None
         names["delayed_suffix"] = _text(given, "delayed_suffix") or DELAYED_SUFFIX
         names["subscription_table"] = _text(given, "subscription_table") or SUBSCRIPTION_TABLE
@@ -253,6 +253,17 @@ def _list(values: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
     ):
         raise ConfigurationError(f"{key} has to be an array of names.")
     return tuple(name.strip() for name in value if name.strip())
+
+
+def _names(values: Mapping[str, Any], key: str) -> dict[str, str]:
+    """Return a JSON object whose values are names; that of None would be a schema ``None``."""
+    found = _mapping(values, key)
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise ConfigurationError(
+                f"{key} has a value of type {type(value).__name__} for {name!r}: give text, or leave it out."
+            )
+    return found
 
 
 def _mapping(values: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -246,6 +246,8 @@ def test_a_login_wins_over_integrated_security(connection: Any) -> None:
         ({"extra": {"lock_timeout": "soon"}}, "lock_timeout has to be a number"),
         ({"extra": {"queue_schemas": "[]"}}, "queue_schemas has to be an object"),
         ({"extra": {"queue_schemas": "{"}}, "queue_schemas is not JSON"),
+        ({"extra": {"queue_schemas": {"q": None}}}, "queue_schemas has a value of type NoneType for 'q': give text"),
+        ({"extra": {"endpoint_catalogs": '{"q": []}'}}, "endpoint_catalogs has a value of type list for 'q'"),
         ({"extra": {"default_schema": 5}}, "default_schema has to be text"),
         ({"extra": {"connection_string": "Server=h;Colour=red"}}, "key 'Colour' of the connection string"),
         ({"extra": {"connection_string": 5}}, "connection_string has to be text"),
