@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain import worker
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
@@ -18,9 +19,11 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server import reconnecting
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
 from tests.faults.killing import KILLS, LONG, MANY, SEED
+from tests.faults.proxy import Proxy
 
 __all__ = ["KILLS", "LONG", "MANY", "SEED"]
 
@@ -64,3 +67,21 @@ def stage(request: pytest.FixtureRequest, staging: StagingFolder) -> Stage:
 def account(connect: Connect, queue: QueueTable, staging: StagingFolder) -> Account:
     """The account of an empty queue: nothing was sent yet."""
     return Account(connect, queue.address, staging)
+
+
+@pytest.fixture
+def proxy(settings: ConnectionSettings) -> Iterator[Proxy]:
+    with Proxy(settings) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def queues(settings: ConnectionSettings) -> Iterator[dict[str, str]]:
+    """Addresses of the queues of an endpoint, by what they are for."""
+    client, own = QueueClient(settings), uuid.uuid4().hex[:10]
+    queues = {name: f"test.{own}.{name}" for name in ("orders", "billing", "error")}
+    for name in queues.values():
+        client.tables.create(name)
+    yield queues
+    for name in queues.values():
+        client.tables.drop(name, force=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -24,7 +23,6 @@ from airflow_sqlqueue.errors import BatchError, SqlQueueError, TransientError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.session import Session
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect
 from tests.drains import drain
@@ -45,12 +43,6 @@ ROUND_TRIPS = {
 }
 OF_EACH = {"delete": ("files", "table"), "seal": ("table",), "open": ("files",)}
 """Stages of the short form: a batch is opened and sealed alike in both."""
-
-
-@pytest.fixture
-def proxy(settings: ConnectionSettings) -> Iterator[Proxy]:
-    with Proxy(settings) as proxy:
-        yield proxy
 
 
 def drain_twice(proxy: Proxy, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:

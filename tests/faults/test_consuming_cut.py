@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-
 import pytest
 
 from airflow_sqlqueue import QueueClient
@@ -18,24 +15,6 @@ from tests.faults.proxy import DURING, MOMENTS, Proxy
 MESSAGES = 12
 # The first time, the driver sends the text of a statement; later, the handle under which the server knows it.
 ROUND_TRIPS = {"receive": "DELETE FROM head", "send": "INSERT INTO", "commit": "COMMIT TRANSACTION"}
-
-
-@pytest.fixture
-def proxy(settings: ConnectionSettings) -> Iterator[Proxy]:
-    with Proxy(settings) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def queues(settings: ConnectionSettings) -> Iterator[dict[str, str]]:
-    """Their addresses; the account is kept by a client that has a connection of its own."""
-    client, own = QueueClient(settings), uuid.uuid4().hex[:10]
-    queues = {name: f"test.{own}.{name}" for name in ("orders", "billing", "error")}
-    for name in queues.values():
-        client.tables.create(name)
-    yield queues
-    for name in queues.values():
-        client.tables.drop(name, force=True)
 
 
 @pytest.mark.parametrize(

@@ -70,17 +70,6 @@ class Effects:
 
 
 @pytest.fixture
-def queues(settings: ConnectionSettings) -> Iterator[dict[str, str]]:
-    client, own = QueueClient(settings), uuid.uuid4().hex[:10]
-    queues = {name: f"test.{own}.{name}" for name in ("orders", "error")}
-    for name in queues.values():
-        client.tables.create(name)
-    yield queues
-    for name in queues.values():
-        client.tables.drop(name, force=True)
-
-
-@pytest.fixture
 def table(settings: ConnectionSettings) -> Iterator[str]:
     name, client = f"[Effects {uuid.uuid4().hex[:10]}]", QueueClient(settings)
     client.run_sql(f"CREATE TABLE {name} ([Number] int NOT NULL)")

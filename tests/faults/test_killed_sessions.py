@@ -108,12 +108,6 @@ def killer(settings: ConnectionSettings) -> Killer:
 
 
 @pytest.fixture
-def proxy(settings: ConnectionSettings) -> Iterator[Proxy]:
-    with Proxy(settings) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def restoring(request: pytest.FixtureRequest, server: Any) -> Iterator[str]:
     """Whether the server lets the driver restore sessions, as it does from SQL Server 2014 on."""
     if request.param == RESTORED:
@@ -183,14 +177,11 @@ def test_a_drain_goes_on_whose_statement_is_killed(
 
 
 @pytest.fixture
-def names(settings: ConnectionSettings) -> Iterator[dict[str, str]]:
-    client, own = QueueClient(settings), uuid.uuid4().hex[:10]
-    names = {name: f"test.{own}.{name}" for name in ("orders", "billing", "error")}
-    for name in names.values():
-        client.tables.create(name, delayed=True)
-    yield names
-    for name in names.values():
-        client.tables.drop(name, force=True)
+def queues(settings: ConnectionSettings, queues: dict[str, str]) -> dict[str, str]:
+    """They have tables of delayed messages as well."""
+    for name in queues.values():
+        QueueClient(settings).tables.create(name, delayed=True)
+    return queues
 
 
 @pytest.mark.parametrize(
@@ -199,76 +190,76 @@ def names(settings: ConnectionSettings) -> Iterator[dict[str, str]]:
     indirect=["restoring"],
 )
 def test_an_endpoint_goes_on_whose_session_is_killed(
-    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], text: str, restoring: str
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, queues: dict[str, str], text: str, restoring: str
 ) -> None:
     client, through = QueueClient(settings), QueueClient(proxy.settings)
-    client.queue(names["orders"]).send(Message(body=b"%d" % n) for n in range(12))
+    client.queue(queues["orders"]).send(Message(body=b"%d" % n) for n in range(12))
     proxy.set_trap(text, DURING, killer.kill_link)
 
     def handle(message: Envelope) -> None:
-        through.queue(names["billing"]).send([Message(body=message.body)])
+        through.queue(queues["billing"]).send([Message(body=message.body)])
 
-    through.queue(names["orders"]).consume(handle, ConsumeOptions(max_handlers=1, error_queue=names["error"]))
+    through.queue(queues["orders"]).consume(handle, ConsumeOptions(max_handlers=1, error_queue=queues["error"]))
     assert proxy.left == 0
-    assert sorted(int(message.body) for message in client.queue(names["billing"]).peek(100)) == list(range(12))
-    assert client.queue(names["orders"]).depth().messages == 0
+    assert sorted(int(message.body) for message in client.queue(queues["billing"]).peek(100)) == list(range(12))
+    assert client.queue(queues["orders"]).depth().messages == 0
 
 
 @pytest.mark.parametrize("restoring", [RESTORED, NOT_RESTORED], indirect=True)
 def test_an_endpoint_goes_on_whose_session_for_sends_is_killed(
-    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], restoring: str
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, queues: dict[str, str], restoring: str
 ) -> None:
     """One attempt fails, and the next one sends through another session."""
     client, through = QueueClient(settings), QueueClient(proxy.settings)
-    client.queue(names["orders"]).send(Message(body=b"%d" % n) for n in range(12))
+    client.queue(queues["orders"]).send(Message(body=b"%d" % n) for n in range(12))
     proxy.set_trap("INSERT INTO", DURING, killer.kill_link)
 
     def handle(message: Envelope) -> None:
-        through.queue(names["billing"]).send([Message(body=message.body)])
+        through.queue(queues["billing"]).send([Message(body=message.body)])
 
-    options = ConsumeOptions(max_handlers=1, error_queue=names["error"], transaction_mode="receive_only")
-    done = through.queue(names["orders"]).consume(handle, options)
+    options = ConsumeOptions(max_handlers=1, error_queue=queues["error"], transaction_mode="receive_only")
+    done = through.queue(queues["orders"]).consume(handle, options)
     assert proxy.left == 0
     assert (done.handled, done.failed, done.rolled_back) == (12, 0, 1)
-    assert sorted(int(message.body) for message in client.queue(names["billing"]).peek(100)) == list(range(12))
+    assert sorted(int(message.body) for message in client.queue(queues["billing"]).peek(100)) == list(range(12))
 
 
 @pytest.mark.parametrize(
     ("text", "restoring"), [("UPDLOCK, READPAST", RESTORED), AFTER_A_COMMIT[1]], indirect=["restoring"]
 )
 def test_a_mover_goes_on_whose_session_is_killed(
-    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], text: str, restoring: str
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, queues: dict[str, str], text: str, restoring: str
 ) -> None:
     client = QueueClient(settings)
-    client.delayed(names["orders"]).send([Message(body=b"%d" % n) for n in range(12)], delay=timedelta(0))
+    client.delayed(queues["orders"]).send([Message(body=b"%d" % n) for n in range(12)], delay=timedelta(0))
     proxy.set_trap(text, DURING, killer.kill_link)
-    moved = QueueClient(proxy.settings).delayed(names["orders"]).move(MoveOptions(chunk=5))
+    moved = QueueClient(proxy.settings).delayed(queues["orders"]).move(MoveOptions(chunk=5))
     assert proxy.left == 0
     assert moved.complete
-    assert sorted(int(message.body) for message in client.queue(names["orders"]).peek(100)) == list(range(12))
+    assert sorted(int(message.body) for message in client.queue(queues["orders"]).peek(100)) == list(range(12))
 
 
 @pytest.mark.parametrize("restoring", [RESTORED, NOT_RESTORED], indirect=True)
 def test_a_purge_goes_on_whose_session_is_killed(
-    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], restoring: str
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, queues: dict[str, str], restoring: str
 ) -> None:
     """The yielding of its session to others, and its lock timeout, go with it to the new connection."""
     client = QueueClient(settings)
-    client.queue(names["orders"]).send([Message(time_to_be_received=timedelta(seconds=-5))] * 12)
+    client.queue(queues["orders"]).send([Message(time_to_be_received=timedelta(seconds=-5))] * 12)
     proxy.set_trap("DELETE", DURING, killer.kill_link)
-    done = QueueClient(proxy.settings).queue(names["orders"]).purge(PurgeOptions(chunk=5))
+    done = QueueClient(proxy.settings).queue(queues["orders"]).purge(PurgeOptions(chunk=5))
     assert proxy.left == 0
     assert (done.remaining, done.complete) == (0, True)
-    assert client.queue(names["orders"]).depth().total == 0
+    assert client.queue(queues["orders"]).depth().total == 0
 
 
 @pytest.mark.parametrize(
     ("text", "restoring"), [("OUTPUT @queue", NOT_RESTORED), AFTER_A_COMMIT[0]], indirect=["restoring"]
 )
 def test_an_archive_goes_on_whose_session_is_killed(
-    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], text: str, restoring: str
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, queues: dict[str, str], text: str, restoring: str
 ) -> None:
-    client, error = QueueClient(settings), names["error"]
+    client, error = QueueClient(settings), queues["error"]
     client.queue(error).send(Message(body=b"%d" % n) for n in range(12))
     proxy.set_trap(text, DURING, killer.kill_link)
     options = ErrorQueueOptions(rows_per_transaction=5)

@@ -9,14 +9,12 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections.abc import Iterator
 from contextlib import closing
 from unittest.mock import patch
 
 import pytest
 
 from airflow_sqlqueue import QueueClient
-from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
@@ -91,21 +89,12 @@ def test_a_drain_loses_and_duplicates_nothing(
     assert account.queued() == 0
 
 
-@pytest.fixture
-def queues(settings: ConnectionSettings) -> Iterator[dict[str, Queue]]:
-    client, own = QueueClient(settings), uuid.uuid4().hex[:10]
-    queues = {name: client.queue(f"test.{own}.{name}") for name in ("orders", "billing", "error")}
-    for queue in queues.values():
-        client.tables.create(queue.address.canonical)
-    yield queues
-    for queue in queues.values():
-        client.tables.drop(queue.address.canonical, force=True)
-
-
 @pytest.mark.parametrize("statement", range(1, 5))
-def test_an_endpoint_loses_and_duplicates_nothing(fake: FakeServer, queues: dict[str, Queue], statement: int) -> None:
+def test_an_endpoint_loses_and_duplicates_nothing(
+    fake: FakeServer, settings: ConnectionSettings, queues: dict[str, str], statement: int
+) -> None:
     """Behind BEGIN and the receive, which are one, a message is a send and the COMMIT."""
-    orders, billing, error = queues.values()
+    orders, billing, error = map(QueueClient(settings).queue, queues.values())
     orders.send(Message(body=b"%d" % n) for n in range(3))
     retries = {"immediate_retries": 1, "delayed_retries": 0}
     options = ConsumeOptions(max_handlers=1, error_queue=error.address.canonical, **retries)
