@@ -68,6 +68,22 @@ def test_a_failure_undoes_sends_by_the_mode(
     assert len(bodies(client.queue("error"))) == failed
 
 
+def test_what_a_handler_receives_comes_back_with_its_message_where_sends_do_not(
+    orders: Queue, consume: Consume
+) -> None:
+    orders.send(numbered(2))
+    taken: list[bytes] = []
+
+    def take(message: Envelope) -> None:
+        with orders.open() as queue:
+            taken.extend(each.body for each in queue.receive(1))
+        if len(taken) == 1:
+            raise ValueError("the first attempt fails")
+
+    done = consume(take, AT_ONCE, transaction_mode="receive_only", max_handlers=1)
+    assert (taken, done.handled, bodies(orders)) == ([b"1", b"1"], 1, [])
+
+
 def test_sent_messages_are_invisible_until_the_message_is_handled(
     client: QueueClient, orders: Queue, billing: Queue, consume: Consume
 ) -> None:
