@@ -187,7 +187,8 @@ class AddressResolver:
     ) -> str:
         """Return the address of a queue from its address or its endpoint, or that of one ``instance`` of the endpoint.
 
-        Raises :class:`AddressError` unless exactly one of them is given, and for an instance without its endpoint.
+        Raises :class:`AddressError` unless exactly one of them is given, for an instance without its endpoint, and for
+        one whose schema or catalog no address of the ``transport_version`` has.
         """
         check_named_once(queue_name, endpoint)
         if instance is not None and (endpoint is None or not text_of("instance", instance).strip() or "@" in instance):
@@ -199,7 +200,15 @@ class AddressResolver:
             return str(queue_name) if isinstance(queue_name, ResolvedAddress) else text_of("queue address", queue_name)
         found = self.resolve_endpoint(endpoint, discriminator=instance)
         address = QueueAddress(found.table, found.schema, found.catalog)
-        return str(address) if self.transport_version is None else address.text_for(self.transport_version)
+        if self.transport_version is None:
+            return str(address)
+        text = address.text_for(self.transport_version)
+        if self.resolve(text) != found:
+            raise AddressError(
+                f"An address of version {self.transport_version} cannot say that {quoted(found.table)} is an instance "
+                f"of {quoted(endpoint)}: give {quoted(found.table)} the same endpoint_schemas and endpoint_catalogs."
+            )
+        return text
 
     def resolve_endpoint(
         self, name: str, qualifier: str | None = None, discriminator: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -137,6 +138,19 @@ def test_a_queue_of_one_instance_has_the_settings_of_its_endpoint() -> None:
     routed = AddressResolver(default_catalog="nsb", endpoint_schemas={"Sales": "shop"})
     assert routed.address_of(None, "Sales", "WEB01") == "Sales.WEB01@[shop]@[nsb]"
     assert routed.address_of(None, "Sales") == "Sales@[shop]@[nsb]"
+
+
+@pytest.mark.parametrize(
+    ("version", "settings"),
+    [("2", {"endpoint_schemas": {"Sales": "se"}}), ("3.0", {"endpoint_catalogs": {"Sales": "ce"}})],
+)
+def test_an_instance_that_an_old_address_would_place_elsewhere_is_refused(version: str, settings: Any) -> None:
+    """Or its messages would go to a queue of the default schema and database."""
+    resolver = AddressResolver(default_catalog="nsb", transport_version=version, **settings)
+    with pytest.raises(AddressError, match=r"cannot say that 'Sales\.WEB01' is an instance of 'Sales'"):
+        resolver.address_of(None, "Sales", "WEB01")
+    own = {name: {**values, "Sales.WEB01": values["Sales"]} for name, values in settings.items()}
+    assert resolver.resolve(replace(resolver, **own).address_of(None, "Sales", "WEB01")).table == "Sales.WEB01"
 
 
 @pytest.mark.parametrize(
