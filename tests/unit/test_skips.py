@@ -53,7 +53,6 @@ ELSEWHERE = {
     "make faults runs it; the scheduler is killed here": (1, "make faults"),
     "mssql_python": (1, "the extra driver"),
     "mssql_python_odbc": (1, "the extra driver"),
-    "no compiler: the pipe tells of a load as well": (1, "the same test, through a named pipe"),
     "no chromium: `apt-get install chromium`, or name one in CHROMIUM": (1, "make test-ui"),
     "only for root PostgreSQL runs as another user": (1, "root"),
     "only root of the machine can enter a root folder": (1, "root"),
