@@ -22,7 +22,7 @@ from airflow_sqlqueue.operators import (
 from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import run_sql
 
-PARTS = 100_000
+PARTS = 10_000
 
 _DIGITS = "(VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9))"
 _MADE = f"""
@@ -33,9 +33,9 @@ SELECT CAST(p.[Id] AS uniqueidentifier), '{{batch_id}}', '{{folder}}/{{batch_id}
 FROM (
     SELECT n.[N], LEFT('{{batch_id}}', 24) + RIGHT('00000000000' + CAST(n.[N] AS varchar(12)), 12) AS [Id]
     FROM (
-        SELECT 10000 * a.[D] + 1000 * b.[D] + 100 * c.[D] + 10 * d.[D] + e.[D] AS [N]
+        SELECT 1000 * a.[D] + 100 * b.[D] + 10 * c.[D] + d.[D] AS [N]
         FROM {_DIGITS} AS a([D]) CROSS JOIN {_DIGITS} AS b([D]) CROSS JOIN {_DIGITS} AS c([D])
-        CROSS JOIN {_DIGITS} AS d([D]) CROSS JOIN {_DIGITS} AS e([D])
+        CROSS JOIN {_DIGITS} AS d([D])
     ) AS n
 ) AS p
 """
