@@ -245,6 +245,8 @@ class BatchManager(Manager):
         """
         from airflow_sqlqueue.client.conversation import MAX_BATCHES, READABLE, find_conversation
 
+        if isinstance(catalogs, str):
+            raise ConfigurationError(f"catalogs is the text {catalogs!r}: give a list of names of databases.")
         folder, budget = folder_of(staging), Budget(max_seconds=max_seconds)
         with nullcontext(session) if session else self._connector.enlisted_session() as opened:
             found = []

@@ -14,6 +14,7 @@ from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.options import seconds
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
+from airflow_sqlqueue.queue.tables.create import require_database
 from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue, queue_of_machine
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
@@ -147,10 +148,16 @@ class Connector:
 
     @contextmanager
     def ledger_of(self, queue_name: str | None, session: Session | None = None) -> Iterator[tuple[Ledger, str | None]]:
-        """Open the ledger as :meth:`ledger`, with the canonical address of the identity of a named queue."""
+        """Open the ledger as :meth:`ledger`, with the canonical address of the identity of a named queue.
+
+        Raises :class:`~airflow_sqlqueue.errors.QueueNotFoundError` where the queue's database does not exist.
+        """
         with nullcontext(session) if session else self.enlisted_session() as opened:
             queue = None if queue_name is None else self.find_in(opened, queue_name)
             catalog = self.settings.database if queue is None else queue.catalog
+            if catalog != self.settings.database:
+                # A ledger that is missing has no batches, so work on those of a mistyped database would seem done.
+                require_database(opened, catalog)
             yield Ledger(opened, catalog), None if queue is None else queue.canonical
 
     def locks(self, queue_name: str | None = None) -> BatchLocks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from airflow_sqlqueue import ConnectionSettings, ConsumeOptions, Message, PurgeOptions, QueueClient
+from airflow_sqlqueue.drain.erase import EraseRequest
 from airflow_sqlqueue.errors import AddressError, BatchError, ConfigurationError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.messages.envelope import Envelope
 
@@ -58,6 +59,20 @@ def test_a_mistyped_schema_costs_no_message_of_the_default_schema(
     assert "a machine's name" not in caplog.text
     assert client.queue(f"{name}@stagign").purge().deleted == 0
     assert client.queue(name).depth().messages == 1
+
+
+def test_a_mistyped_database_has_no_batches_to_work_on(client: QueueClient) -> None:
+    queue = "audit@[dbo]@[no such database]"
+    calls: list[Callable[[], object]] = [
+        lambda: client.batches.list(queue),
+        lambda: client.batches.erase(EraseRequest(message_ids=["m"]), queue),
+        lambda: client.batches.sweep(queue_name=queue),
+        lambda: client.copies.list(queue),
+        lambda: client.streams.list(queue),
+    ]
+    for call in calls:
+        with pytest.raises(QueueNotFoundError, match="The database 'no such database' does not exist"):
+            call()
 
 
 @pytest.mark.parametrize("long", ["n" * 128, "n" * 121, "n" * 61 + "😀" * 30], ids=["full", "over", "pairs"])

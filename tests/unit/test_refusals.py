@@ -98,6 +98,11 @@ def sent(messages: Any) -> list[Message]:
         (lambda: next(client().batches.messages(TEXT)), ConfigurationError, "A str is no Batch"),
         (lambda: client().batches.payloads(TEXT), ConfigurationError, "A str is no Batch"),
         (lambda: client().batches.erase(TEXT), ConfigurationError, "type str: give one of type EraseRequest"),
+        (
+            lambda: client().batches.conversation("c", catalogs="shop"),
+            ConfigurationError,
+            "give a list of names",
+        ),
         (lambda: client().batches.named(NOTHING), ConfigurationError, "'None' is no id of a batch"),
         (lambda: client().batches.sweep("/nowhere/at all"), ConfigurationError, "no staging folder '/nowhere/at all'"),
         (lambda: QueueClient.from_url(NOTHING), ConfigurationError, "url is .* NoneType: give one of type str"),

@@ -191,7 +191,7 @@ def create_all(
 def _check_place(session: Session, definition: Definition, create_schema: bool) -> None:
     """Raise the errors of :func:`create` for the table's address: an unfit table, a missing schema or database."""
     table = definition.table
-    _require_database(session, table)
+    require_database(session, table.catalog)
     if not (create_schema or definition.with_schema or _has_schema(session, table)):
         raise _no_schema(table)
     if exists(session, table):
@@ -277,7 +277,7 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
 
     Endpoints take the same lock when they start (docs/transport/queue-tables.md, "Creating tables").
     """
-    _require_database(session, table)
+    require_database(session, table.catalog)
     catalog = identifier(table.catalog)
     with session.transaction():
         resource = f"{table.qualified_name}_lock"[:255]
@@ -294,9 +294,10 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
         yield
 
 
-def _require_database(session: Session, table: ResolvedAddress) -> None:
-    if session.value(query("inspect.database"), table.catalog) is None:
-        raise errors.QueueNotFoundError(f"The database {table.catalog!r} does not exist: check the address.")
+def require_database(session: Session, catalog: str) -> None:
+    """Raise :class:`QueueNotFoundError` for a database that does not exist."""
+    if session.value(query("inspect.database"), catalog) is None:
+        raise errors.QueueNotFoundError(f"The database {catalog!r} does not exist: check the address.")
 
 
 def _has_schema(session: Session, table: ResolvedAddress) -> bool:
