@@ -20,6 +20,7 @@ from airflow_sqlqueue.messages.message import ReceivedMessage
 from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.queue_table import received_message
+from airflow_sqlqueue.queue.tables.create import require_database
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.connector import Staging
@@ -250,6 +251,9 @@ class BatchManager(Manager):
         folder, budget = folder_of(staging), Budget(max_seconds=max_seconds)
         with nullcontext(session) if session else self._connector.enlisted_session() as opened:
             found = []
+            for catalog in catalogs if session is None else ():
+                # The page, which gives its session, names all databases of a connection, also one that is gone.
+                require_database(opened, catalog)
             for catalog in catalogs or (self._connector.settings.database,):
                 ledger = Ledger(opened, catalog)
                 found.append((ledger, batches(ledger, states=READABLE, newest=MAX_BATCHES)[::-1]))

@@ -67,6 +67,7 @@ def test_a_mistyped_database_has_no_batches_to_work_on(client: QueueClient) -> N
         lambda: client.batches.list(queue),
         lambda: client.batches.erase(EraseRequest(message_ids=["m"]), queue),
         lambda: client.batches.sweep(queue_name=queue),
+        lambda: client.batches.conversation("c", catalogs=["no such database"]),
         lambda: client.copies.list(queue),
         lambda: client.streams.list(queue),
     ]
