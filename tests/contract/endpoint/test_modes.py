@@ -68,9 +68,7 @@ def test_a_failure_undoes_sends_by_the_mode(
     assert len(bodies(client.queue("error"))) == failed
 
 
-def test_what_a_handler_receives_comes_back_with_its_message_where_sends_do_not(
-    orders: Queue, consume: Consume
-) -> None:
+def test_a_receive_of_a_handler_is_in_the_transaction_of_its_message(orders: Queue, consume: Consume) -> None:
     orders.send(numbered(2))
     taken: list[bytes] = []
 
