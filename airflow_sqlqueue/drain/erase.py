@@ -86,7 +86,7 @@ def _batch_id(value: object) -> uuid.UUID:
     try:
         return uuid.UUID(str(value))
     except ValueError:
-        raise ConfigurationError(f"batch_ids is a list of ids of batches, and {quoted(str(value))} is not one.") from None
+        raise ConfigurationError(f"batch_ids is a list of ids of batches: {quoted(str(value))} is not one.") from None
 
 
 @dataclass
