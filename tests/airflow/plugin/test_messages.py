@@ -76,6 +76,11 @@ def test_a_search_goes_by_headers(post: Any, hook: SqlQueueHook, queue_name: str
         answer = post(path, wanted)
         assert [each["message_id"] for each in answer["messages"]] == ["an-id"], wanted
         assert answer["ended"] is True
+    hook.send(queue_name, [Message(HOSTILE)])
+    first = post(path, {"id": "an-id", "limit": 1})
+    second = post(path, {"id": "an-id", "limit": 1, "after": first["next"]})
+    assert (first["ended"], first["messages"] == answer["messages"]) == (False, True)
+    assert second["messages"] != first["messages"]
 
 
 def test_a_search_goes_on_where_it_stopped(
