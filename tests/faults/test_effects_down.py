@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -53,7 +54,7 @@ class Effects:
                 self._back_at = time.monotonic() + DOWN_SECONDS
             if self.failures >= FAILURES and time.monotonic() >= self._back_at and not self._is_back:
                 self._is_back, self._proxy = True, Proxy(self._settings)
-            settings = self._proxy.settings
+            settings = replace(self._proxy.settings, login_timeout=2)
         try:
             with Session(settings) as session:
                 session.run(Query("effect", "write the effect", f"INSERT INTO {self._table} VALUES ({number})"))
