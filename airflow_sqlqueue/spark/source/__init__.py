@@ -33,13 +33,14 @@ def register(spark: SparkSession, connection: ConnectionSettings | None = None) 
 
     Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a Spark below 4.0, and for a URL as ``connection``.
     """
+    from airflow_sqlqueue.spark.manifests import check_connection
+
+    check_connection(connection)
     from airflow_sqlqueue.versions.spark import SPARK
 
     SPARK.require()
-    from airflow_sqlqueue.spark.manifests import check_connection
     from airflow_sqlqueue.spark.source.data_source import data_source_for
 
-    check_connection(connection)
     spark.dataSource.register(data_source_for(connection))
 
 
