@@ -75,7 +75,7 @@ test-fakemssql: $(READY) ## Run the tests of fakemssql, which know nothing of th
 
 test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark, an object store, examples and the manual's blocks
 	@$(RUN)/python scripts/jars.py --optional
-	@$(RUN)/python -m pytest $(ASIDE) $(SYSTEM)
+	@$(if $(DURATIONS),SQLQUEUE_DURATIONS=1) $(RUN)/python -m pytest $(ASIDE) $(SYSTEM)
 
 test-ui: $(READY) ## Try the page in Airflow with a browser (chromium; some minutes; skipped where that is not to be had)
 	@$(RUN)/python scripts/system_parts.py --browser

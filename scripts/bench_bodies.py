@@ -34,7 +34,7 @@ from airflow_sqlqueue.spark.message_tables import write_message_rows, write_mess
 FIELDS, BARE, WITH_TYPE = "fields by a schema", "bare from_json", "from_json beside the content type"
 ALONE = "fields by a schema, no headers"
 MANY, ONE = "tables of 50 types", "the table of one type"
-TYPES = 50
+TYPES, FEW_TYPES = 50, 40
 FEW_OF_MANY, FEW_OF_ONE = "10,000 messages to tables of 40 types", "the same to the table of one type"
 OWN, DEFAULT = "5 tables of Delta Lake in our session", "the same with 50 tasks, Delta's default"
 DELTA_JARS = jars_for("delta") or []
@@ -43,13 +43,18 @@ FITS, UNKNOWN, EACH_UNKNOWN = "bodies that fit", "an unknown field in a hundredt
 TEXT, FRACTION = "a text for a number in a hundredth", "a fraction for a whole number in a hundredth"
 
 
-def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURNS) -> list[Comparison]:
-    """Compare fields by a schema with ``from_json`` of the same schema, and many tables with one."""
+def compare_bodies(
+    queue: QueueTable, *, count: int = 500_000, turns: int = TURNS, types: int = TYPES, few: int = FEW_TYPES
+) -> list[Comparison]:
+    """Compare fields by a schema with ``from_json`` of the same schema, and tables of ``types`` types with one.
+
+    The names of the sides are those of the bench, which takes the defaults.
+    """
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
-        batches = {name: _drained(queue, count, kinds, Path(folder)) for name, kinds in ((MANY, TYPES), (ONE, 1))}
+        batches = {name: _drained(queue, count, kinds, Path(folder)) for name, kinds in ((MANY, types), (ONE, 1))}
         with local_session("bench") as spark:
             numbers = iter(range(1_000))
 
@@ -72,11 +77,11 @@ def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURN
                 **{name: partial(write, batch) for name, batch in batches.items()},
             }
             best = least_seconds(sides, turns)
-            few = {
+            of_few = {
                 name: partial(write, _drained(queue, min(count, 10_000), kinds, Path(folder)))
-                for name, kinds in ((FEW_OF_MANY, 40), (FEW_OF_ONE, 1))
+                for name, kinds in ((FEW_OF_MANY, few), (FEW_OF_ONE, 1))
             }
-            best |= least_seconds(few, turns)
+            best |= least_seconds(of_few, turns)
         if DELTA_JARS:
             best |= _delta_seconds(_drained(queue, min(count, 10_000), 5, Path(folder)), f"{folder}/delta", turns)
     # The bare reader never looks at the headers, which say what a body is: both sides of a bound read the same columns.

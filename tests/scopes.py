@@ -11,7 +11,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 DURATIONS = Path(__file__).with_name("durations.json")
-"""Seconds of each file by phase, which ``make test DURATIONS=1`` writes."""
+"""Seconds of each file by phase, which ``make test DURATIONS=1`` and ``make test-system DURATIONS=1`` write."""
 
 AIRFLOW, SPARK = "tests/airflow with a database or Spark", "tests/spark"
 
