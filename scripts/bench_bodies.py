@@ -83,7 +83,8 @@ def compare_bodies(
             }
             best |= least_seconds(of_few, turns)
         if DELTA_JARS:
-            best |= _delta_seconds(_drained(queue, min(count, 10_000), 5, Path(folder)), f"{folder}/delta", turns)
+            batch = _drained(queue, min(count, 10_000), min(few, 5), Path(folder))
+            best |= _delta_seconds(batch, f"{folder}/delta", turns)
     # The bare reader never looks at the headers, which say what a body is: both sides of a bound read the same columns.
     bounds: tuple[tuple[str, str, float | None], ...] = (
         (FIELDS, BARE, None),

@@ -12,7 +12,7 @@ from airflow_sqlqueue.queue import QueueTable
 @pytest.mark.timeout(900)
 @pytest.mark.spark
 def test_all_sides_are_measured(queue: QueueTable) -> None:
-    found = bench_bodies.compare_bodies(queue, count=60, turns=1, types=4, few=3)
+    found = bench_bodies.compare_bodies(queue, count=60, turns=1, types=4, few=2)
     assert [(each.name, each.base_name) for each in found] == [
         (bench_bodies.FIELDS, bench_bodies.BARE),
         (bench_bodies.ALONE, bench_bodies.BARE),
