@@ -61,11 +61,13 @@ def _of_types(lake: CommitFormat, messages: Mapping[str, int]) -> dict[str, list
     of_none = existing.get(name_key(lake.table(None, is_unparsed=True)))
     if parsed and of_none is not None:
         found[of_none] = parsed
-    known = {
-        table: [each for each in types if _has_batches(lake, each)]
-        for table, types in found.items()
-        if _has_batches(lake, table)
-    }
+    new = set(map(name_key, messages))
+
+    def has_batches(table: str) -> bool:
+        # A table that this run has written needs no look.
+        return name_key(table) in new or _has_batches(lake, table)
+
+    known = {table: list(filter(has_batches, types)) for table, types in found.items() if has_batches(table)}
     return {table: types for table, types in known.items() if types}
 
 
