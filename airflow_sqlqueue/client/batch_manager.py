@@ -251,9 +251,10 @@ class BatchManager(Manager):
         folder, budget = folder_of(staging), Budget(max_seconds=max_seconds)
         with nullcontext(session) if session else self._connector.enlisted_session() as opened:
             found = []
-            for catalog in catalogs if session is None else ():
+            if session is None:
                 # The page, which gives its session, names all databases of a connection, also one that is gone.
-                require_database(opened, catalog)
+                for catalog in catalogs:
+                    require_database(opened, catalog)
             for catalog in catalogs or (self._connector.settings.database,):
                 ledger = Ledger(opened, catalog)
                 found.append((ledger, batches(ledger, states=READABLE, newest=MAX_BATCHES)[::-1]))

@@ -22,10 +22,10 @@ _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 def whole_batch_id(text: str) -> uuid.UUID | None:
     """Return the id that a text has in full; None for a beginning of one. Raises :class:`ConfigurationError`."""
+    text = str(text)
     try:
-        return uuid.UUID(str(text))
+        return uuid.UUID(text)
     except ValueError:
-        text = str(text)
         if _HEX.fullmatch(text) and LEAST <= len(text.replace("-", "")) < 32:
             return None
     raise ConfigurationError(

@@ -98,9 +98,14 @@ class StagingFolder:
     def is_local(self) -> bool:
         return self.uri.startswith("file://")
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is a local folder that does not exist; a store has no empty folders."""
+        return self.is_local and not self.filesystem.isdir(self.root)
+
     def check_exists(self) -> None:
-        """Raise :class:`ConfigurationError` for a missing local folder; a store has no empty folders."""
-        if self.is_local and not self.filesystem.isdir(self.root):
+        """Raise :class:`ConfigurationError` for a missing local folder."""
+        if self.is_missing:
             raise ConfigurationError(f"There is no staging folder {self.root!r}: name the one that drains were given.")
 
     def check(self, mode: int = PRIVATE) -> None:

@@ -66,7 +66,7 @@ class Location:
         """Raise :class:`ConfigurationError` for a missing folder on a disk; a store has no empty folders."""
         if not self._in_catalog:
             folder = StagingFolder.of(self._location, "location of the tables")
-            if folder.is_local and not folder.filesystem.isdir(folder.root):
+            if folder.is_missing:
                 raise ConfigurationError(f"There is no folder {folder.root!r}: name the one that has the tables.")
 
     def tables(self) -> list[str]:
