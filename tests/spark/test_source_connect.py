@@ -74,7 +74,8 @@ def test_all_of_it_works_and_the_login_shows_nowhere(
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path), queue.address.canonical],
-        env={**os.environ, **python, "TEST_URL": server_url, "SPARK_LOCAL_IP": "127.0.0.1"},
+        # SPARK_TESTING: Connect listens on any free port, as 15002 may be taken on this machine.
+        env={**os.environ, **python, "TEST_URL": server_url, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_TESTING": "1"},
         cwd=tmp_path,
         capture_output=True,
         text=True,
