@@ -30,7 +30,7 @@ NOW     := $(shell date +%j%H%M)
 kills: KILLS ?= 500
 kills: SEED ?= $(NOW)
 kills: TESTS ?= $(addprefix tests/faults/test_,kills.py killed_failures.py killed_handlers.py killed_inbox.py processes.py consuming.py) \
-                tests/sinks/test_message_tables.py
+                tests/sinks/test_killed_message_tables.py
 
 # Servers of tests have their data in memory where there is enough of it.
 MEMORY  := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 >= 8000000 { print "/dev/shm" }')

@@ -149,6 +149,12 @@ class Place:
         assert process.returncode == -signal.SIGKILL, (self.tmp_path / "log.txt").read_text()[-3_000:]
 
 
+def place(name: str, spark: SparkSession, config: dict[str, str], tmp_path: Path) -> Place:
+    """An empty lake on a disk."""
+    lake = tmp_path / "lake"
+    return Place(spark, config, name.removeprefix("large "), str(lake), lake, tmp_path, name.startswith("large"))
+
+
 def sent(start: int, count: int, **more: Any) -> list[Message]:
     """Messages of several types; each fifth does not parse."""
     found = []

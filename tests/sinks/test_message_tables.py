@@ -1,4 +1,4 @@
-"""Tables of message types in Parquet and Delta Lake where a run is killed: each message is in one table, once."""
+"""Tables of message types in Parquet and Delta Lake, on a disk and in a catalog."""
 
 from __future__ import annotations
 
@@ -22,22 +22,11 @@ from airflow_sqlqueue.spark.message_tables import (
 from airflow_sqlqueue.spark.sinks.checks import session_settings
 from tests.sinks.accounts import check_account
 from tests.sinks.message_tables import (
-    AT_LENGTH,
-    COMPACT_POINTS,
-    PARQUET_POINTS,
-    POINTS,
-    REPARSE_POINTS,
-    REWRITE_POINTS,
     TYPES,
     Place,
-    check_killed_compaction,
-    check_killed_reparse,
-    check_killed_rewrite,
-    check_killed_run,
     check_other_schemas,
-    chosen,
-    drawn,
     message,
+    place,
     sent,
 )
 from tests.sinks.names import check_names, check_rows
@@ -52,42 +41,6 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("parquet", "delta")
-RUNS = [(name, *point) for name in (*FORMATS, "large parquet") for point in chosen(POINTS, 5)]
-REWRITES = [("parquet", *point) for point in chosen(PARQUET_POINTS, 0)]
-REWRITES += [("delta", *point) for point in chosen(REWRITE_POINTS, 0)]
-REPARSES = [(name, *point) for name in FORMATS for point in chosen(REPARSE_POINTS, 2)]
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "method", "number", "when"), drawn(RUNS) if AT_LENGTH else RUNS[::2])
-def test_a_killed_run_is_repeated(
-    name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
-) -> None:
-    check_killed_run(place(name, spark, config, tmp_path), method, number, when)
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "method", "number", "when"), REPARSES if AT_LENGTH else REPARSES[-1:])
-def test_a_killed_second_parse_is_repeated(
-    name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
-) -> None:
-    check_killed_reparse(place(name, spark, config, tmp_path), method, number, when)
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "method", "number", "when"), REWRITES)
-def test_a_killed_rewrite_is_repeated(
-    name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
-) -> None:
-    check_killed_rewrite(place(name, spark, config, tmp_path), method, number, when)
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("method", "number", "when"), chosen(COMPACT_POINTS, 2))
-def test_a_killed_compaction_is_repeated(
-    method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
-) -> None:
-    check_killed_compaction(place("delta", spark, config, tmp_path), method, number, when)
 
 
 @pytest.mark.timeout(600)
@@ -208,12 +161,6 @@ def test_tables_have_names_in_a_catalog(spark: SparkSession, config: dict[str, s
     assert sum(each.messages for each in moved) == 4
     assert spark.table(f"{lake.location}.Shop_Type0__unparsed").count() == 0
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["_schemas"]
-
-
-def place(name: str, spark: SparkSession, config: dict[str, str], tmp_path: Path) -> Place:
-    """An empty lake on a disk."""
-    lake = tmp_path / "lake"
-    return Place(spark, config, name.removeprefix("large "), str(lake), lake, tmp_path, name.startswith("large"))
 
 
 @pytest.mark.timeout(600)
