@@ -13,6 +13,7 @@ one of .NET; all other fields of the connection win over it.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from urllib.parse import quote_plus
 
 from airflow.sdk.log import mask_secret
 
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import AddressError, ConfigurationError
 from airflow_sqlqueue.hooks.access_token import ConnectionToken
 from airflow_sqlqueue.hooks.connection_extra import extra_of
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, SUBSCRIPTION_TABLE, AddressResolver
@@ -110,8 +111,8 @@ def read_connection(
 
     A mapping in ``arguments`` wins key by key. An argument that the extra has too is the extra's, and is trusted no
     more than that: Airflow's SQL operators pass each key of an extra to the hook. ``allowed`` adds permissions to the
-    lists of :mod:`airflow_sqlqueue.server.connection_policy`. Raises :class:`ConfigurationError`, with the
-    connection's id, for an unusable connection.
+    lists of :mod:`airflow_sqlqueue.server.connection_policy`. Raises :class:`ConfigurationError` for an unusable
+    connection and :class:`AddressError` for routing that is, each with the connection's id.
     """
     name, written = connection.conn_id, extra_of(connection)
     try:
@@ -135,7 +136,7 @@ def read_connection(
             password=connection.password or string.password or None,
             driver=_text(own, "driver") or _driver(_text(extra, "driver"), allowed),
             keywords=_keywords(extra, others),
-            login_timeout=int(_number(extra, "login_timeout", string.login_timeout)),
+            login_timeout=math.ceil(_number(extra, "login_timeout", string.login_timeout)),
             access_token=None if token_from is None else ConnectionToken(token_from, entra.scope_of(host)),
             conn_id=name,
             ledger_schema=_text(given, "ledger_schema") or LEDGER_SCHEMA,
@@ -155,8 +156,8 @@ def read_connection(
             lock_timeout=_number(given, "lock_timeout", DEFAULT_LOCK_TIMEOUT),
             secrets=frozenset(filter(None, (connection.password, string.password, text))),
         )
-    except ConfigurationError as error:
-        raise ConfigurationError(f"Connection {name!r}: {error}") from error
+    except (AddressError, ConfigurationError) as error:
+        raise type(error)(f"Connection {name!r}: {error}") from error
 
 
 def _extra(connection: Connection, written: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,15 @@ def test_an_mssql_connection_serves_and_pymssqls_own_keys_are_passed_over(connec
     assert hook.client.resolve("audit").schema == "nsb"
 
 
+def test_a_part_of_a_second_is_time_for_a_login(connection: Any) -> None:
+    assert SqlQueueHook(connection(extra={"login_timeout": 0.5})).queue_connection.settings.login_timeout == 1
+
+
+def test_routing_that_cannot_be_used_is_said_with_its_connection(connection: Any) -> None:
+    with pytest.raises(AddressError, match="^Connection 'my_sqlqueue': "):
+        odbc(connection(extra={"delayed_suffix": " "}, conn_id="my_sqlqueue"))
+
+
 def test_the_extra_of_an_odbc_connection_is_odbc_keywords(connection: Any) -> None:
     extra = {"Encrypt": "no", "Trusted_Connection": "yes", "placeholder": "?", "connect_kwargs": {"timeout": 3}}
     found = odbc(connection("odbc", extra, "my_odbc"))
