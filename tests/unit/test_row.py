@@ -14,7 +14,8 @@ from airflow_sqlqueue.messages.row import (
     drained_row_schema,
     spark_schema,
 )
-from airflow_sqlqueue.server.sql.columns import STAGED, row_columns
+from airflow_sqlqueue.queue.sending import numbered_sizes
+from airflow_sqlqueue.server.sql.columns import STAGED, numbered, row_columns
 
 
 def test_a_row_has_a_field_for_each_column_in_the_same_order() -> None:
@@ -41,3 +42,8 @@ def test_the_types_of_a_table_have_no_rule_of_null() -> None:
 
 def test_columns_that_identify_a_row_are_never_null() -> None:
     assert {column.name for column in COLUMNS if not column.nullable} == {"Id", "Headers", "RowVersion", "Expired"}
+
+
+def test_each_parameter_of_numbered_rows_has_a_type() -> None:
+    """One without a type gets that of its value, and each length of a text makes another plan."""
+    assert str(numbered(3)["rows"]).count("?") == len(numbered_sizes(3))
