@@ -214,12 +214,17 @@ ROOMS = {
         (
             *_unit("connection", "connection_string", "entra", "libraries", "browser", "permissions", "cursors"),
             *_contract("access_tokens", "named_instance", "forks", "permissions", "product", "statement_errors"),
+            *_contract("own_tables"),
             "tests/airflow/test_access_token.py",
         ),
     ),
     "client": Room(
         ("client/*.py", "client/schemas/*.py"),
-        (*_contract("client", "own_tables", "subscriptions", "streams"), "tests/contract/batches", "tests/cli"),
+        (
+            *_contract("client", "own_tables", "subscriptions", "streams", "error_queue"),
+            *("tests/bodies/test_schemas.py", "tests/stores/test_schemas.py", "tests/contract/failures"),
+            *("tests/contract/batches", "tests/cli"),
+        ),
     ),
     "spark": Room(
         ("spark/*.py", "spark/source/*.py", "spark/jobs/*.py"),

@@ -168,6 +168,7 @@ def test_messages_are_not_rendered_because_rendered_fields_are_stored() -> None:
         ({"stage": "table"}, "leave out the staging folder"),
         ({"staging": None}, "needs a staging folder"),
         ({"stage": "tables"}, "choose one of files, table"),
+        ({"redaction": "rules.json", "data_bus": "/tmp/bus"}, "leave out data_bus or redaction"),
     ],
 )
 def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str, connection: Any, context: Any) -> None:
