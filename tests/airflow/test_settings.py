@@ -75,7 +75,7 @@ def test_a_part_of_a_second_is_time_for_a_login(connection: Any) -> None:
 
 
 def test_routing_that_cannot_be_used_is_said_with_its_connection(connection: Any) -> None:
-    with pytest.raises(AddressError, match="^Connection 'my_sqlqueue': "):
+    with pytest.raises(AddressError, match=r"^Connection 'my_sqlqueue': "):
         odbc(connection(extra={"delayed_suffix": " "}, conn_id="my_sqlqueue"))
 
 
