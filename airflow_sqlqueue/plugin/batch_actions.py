@@ -90,7 +90,8 @@ def _count(state: str, sentence: str, label: str, server: Server, request: Actio
     if not info.messages:
         empty = f"The batch holds no messages: it would be marked {state}, and a sweep could remove it."
         return counted, empty, f"Mark {state}"
-    return counted, sentence.format(info.messages, info.queue), label.format(count_of(info.messages, "message"))
+    messages = count_of(info.messages, "message")
+    return counted, sentence.format(messages, info.queue), label.format(messages)
 
 
 def _requeue(client: QueueClient, request: ActionRequest, staging: Any, *_: Any) -> tuple[int, str]:
@@ -100,13 +101,13 @@ def _requeue(client: QueueClient, request: ActionRequest, staging: Any, *_: Any)
         paths = client.batches.get(batch_id, request.queue).paths
         staging = staging if all(path.startswith(f"{staging.uri}/") for path in paths) else None
     batch = client.batches.requeue(batch_id, request.queue, staging=staging).batch
-    return batch.messages, f"{batch.messages} messages are in {batch.queue} again."
+    return batch.messages, f"Put {count_of(batch.messages, 'message')} back into {batch.queue}."
 
 
 def _mark_consumed(client: QueueClient, request: ActionRequest, staging: Any, *_: Any) -> tuple[int, str]:
     batch = client.batches.get(uuid.UUID(request.batch_id), request.queue)
     client.batches.mark_consumed(batch)
-    return batch.messages, f"The batch {batch.batch_id} of {batch.messages} messages is consumed."
+    return batch.messages, f"The batch {batch.batch_id} of {count_of(batch.messages, 'message')} is consumed."
 
 
 def _count_finished(server: Server, request: ActionRequest) -> Counted:
@@ -116,7 +117,7 @@ def _count_finished(server: Server, request: ActionRequest) -> Counted:
         ledger = Ledger(session, catalog)
         found = len(batches(ledger, states=FINISHED, older_than=options.retain))
     sentence = (
-        f"{found} batches of {catalog} that were finished more than {options.retain.days} days ago would be removed, "
+        f"{count_of(found, 'batch')} of {catalog}, finished more than {options.retain.days} days ago, would be removed, "
         "and orphaned files of dead runs; files only from the staging folder that the DAG names."
     )
     label = f"Remove {count_of(found, 'finished batch')}" if found else "Sweep"
@@ -125,7 +126,8 @@ def _count_finished(server: Server, request: ActionRequest) -> Counted:
 
 def _sweep(client: QueueClient, request: ActionRequest, staging: Any, *_: Any) -> tuple[int, str]:
     swept = client.batches.sweep(staging, request.queue)
-    return swept.batches, f"{swept.batches} batches, {swept.files} files and {swept.rows} staged rows are removed."
+    removed = [count_of(swept.batches, "batch"), count_of(swept.files, "file"), count_of(swept.rows, "staged row")]
+    return swept.batches, f"Removed {removed[0]}, {removed[1]} and {removed[2]}."
 
 
 _TABLE = (
@@ -133,14 +135,14 @@ _TABLE = (
         "requeue",
         "Requeue",
         "batch",
-        partial(_count, "requeued", "{} messages would be put back into {}.", "Requeue {}"),
+        partial(_count, "requeued", "{} would be put back into {}.", "Requeue {}"),
         _requeue,
     ),
     BatchAction(
         "mark_consumed",
         "Mark consumed",
         "batch",
-        partial(_count, "consumed", "The batch of {} messages would count as read for good.", "Mark {} consumed"),
+        partial(_count, "consumed", "The batch of {} would count as read for good.", "Mark {} consumed"),
         _mark_consumed,
     ),
     BatchAction("sweep", "Sweep finished batches", "ledger", _count_finished, _sweep),

@@ -115,8 +115,9 @@ class FailureAction:
             on_progress=lambda result: so_far(result.messages),
             **vars(self._inputs(request)),
         )
-        stays = "".join(f"; {messages} stay: {reason}" for reason, messages in done.left.items())
-        sentence = f"{done.messages} messages were {self.action.done}{stays}."
+        stays = "".join(f"; {messages:,} left: {reason}" for reason, messages in done.left.items())
+        verb = "was" if done.messages == 1 else "were"
+        sentence = f"{count_of(done.messages, 'message')} {verb} {self.action.done}{stays}."
         return done.messages, " ".join([sentence, *done.warnings])
 
     def _inputs(self, request: ActionRequest) -> ActionInputs:
@@ -169,10 +170,10 @@ class _Count:
         parts = [f"{count} to {name}" for name, count in named.most_common(3)]
         if len(named) > len(parts):
             parts.append(f"{sum(count for _, count in named.most_common()[3:])} to {len(named) - 3} others")
-        text = f"{self.to.total()} messages of {address} would be {done}"
+        text = f"{count_of(self.to.total(), 'message')} of {address} would be {done}"
         text += f", at most {self._request.rate:g} a second" if self._request.rate else ""
         text += f": {', '.join(parts)}" if parts else ""
-        text += "".join(f"; {count} stay, {reason}" for reason, count in self._stays.items())
+        text += "".join(f"; {count} would stay, {reason}" for reason, count in self._stays.items())
         if self._is_whole:
             return f"{text}."
         return f"{text}; the queue may hold more, because the preview did not read it to its end."

@@ -256,7 +256,7 @@ def test_a_dry_run_without_messages_says_so_and_is_closed(ada: Screen, client: Q
     page = ada.open("c", CONNECTION, "q", ERROR, "m", str(last.row_version))
     page.get_by_role("button", name="Return").first.click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("1 stay, the failed queue does not exist")
+    expect(dialog).to_contain_text("1 would stay, the failed queue does not exist")
     expect(dialog).to_contain_text("There is nothing to do.")
     dialog.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)

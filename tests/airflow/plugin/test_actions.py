@@ -101,7 +101,7 @@ def test_a_group_is_counted_confirmed_and_returned(
     preview = post(f"{ACTIONS}/preview", wanted)
     assert preview["messages"] == 2
     assert "2 to " in preview["sentence"]
-    assert "1 stay, no failed queue" in preview["sentence"]
+    assert "1 would stay, no failed queue" in preview["sentence"]
     assert hook.depth(failures).messages == 6
     assert page("POST", ACTIONS, json={"token": preview["token"], "count": 3}).status_code == 409
     started = post(ACTIONS, {"token": preview["token"], "count": 2})
@@ -273,7 +273,7 @@ def test_the_progress_is_that_of_the_connections_own_runs(
     for value in run(dag, run_id):
         XComModel.set("progress", value, dag_id="sqlqueue_actions", task_id="act", run_id=run_id)
     assert get(f"{ACTIONS}/{run_id}")["done"] == 1
-    assert "1 messages were returned" in get(f"{ACTIONS}/{run_id}")["sentence"]
+    assert "1 message was returned" in get(f"{ACTIONS}/{run_id}")["sentence"]
     with create_session() as session:
         from airflow.models.dagrun import DagRun
         from sqlalchemy import select

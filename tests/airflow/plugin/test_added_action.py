@@ -50,7 +50,7 @@ def test_an_added_action_is_offered_previewed_and_done(
     assert logged()[0].event == "sqlqueue_lend"
     said = run(dag, run_id)[-1]
     assert (said["done"], said["of"]) == (1, 6)
-    assert "1 messages were lent; 5 stay: not there, or locked by others." in said["sentence"]
+    assert "1 message was lent; 5 left: not there, or locked by others." in said["sentence"]
     assert hook.depth(queue_name).messages == 1
     for missing in ({}, {"to_queue": queue_name, "reason": "none is kept"}):
         asked = {"action": "lend", "queue": failures, "row_versions": rows, **missing}

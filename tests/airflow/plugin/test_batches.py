@@ -95,7 +95,7 @@ def test_a_batch_is_marked_consumed_and_swept_from_its_staging_folder(
     assert file.exists()
     with_folder = actions_dag(staging=str(tmp_path / "staging"))
     said = execute(with_folder, started["run_id"], conf_of(started["run_id"]))[-1]
-    assert "1 batches, 1 files" in said["sentence"]
+    assert "Removed 1 batch, 1 file" in said["sentence"]
     assert not file.exists()
 
 

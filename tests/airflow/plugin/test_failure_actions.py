@@ -87,7 +87,7 @@ def test_archive_and_restore(
     assert run(dag, run_id)[-1]["done"] == 0
     run_id, sentence = confirm(post, {"action": "purge_archive", **by_reason}, 1)
     assert "from the archive for good" in sentence
-    assert "1 messages were deleted from the archive" in run(dag, run_id)[-1]["sentence"]
+    assert "1 message was deleted from the archive" in run(dag, run_id)[-1]["sentence"]
     assert post(f"{CONNECTION}/failures", {"queue": failures, "archived": True})["groups"] == []
 
 
