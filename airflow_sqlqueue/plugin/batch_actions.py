@@ -117,8 +117,8 @@ def _count_finished(server: Server, request: ActionRequest) -> Counted:
         ledger = Ledger(session, catalog)
         found = len(batches(ledger, states=FINISHED, older_than=options.retain))
     sentence = (
-        f"{count_of(found, 'batch')} of {catalog}, finished more than {options.retain.days} days ago, would be removed, and "
-        "orphaned files of dead runs; files only from the staging folder that the DAG names."
+        f"{count_of(found, 'batch')} of {catalog}, finished more than {options.retain.days} days ago, would be "
+        "removed, and orphaned files of dead runs; files only from the staging folder that the DAG names."
     )
     label = f"Remove {count_of(found, 'finished batch')}" if found else "Sweep"
     return replace(request, messages=found), sentence, label
