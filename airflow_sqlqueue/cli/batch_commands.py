@@ -25,6 +25,7 @@ from airflow_sqlqueue.client.beginnings import name_beginning
 from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError
 from airflow_sqlqueue.options import option
+from airflow_sqlqueue.options.budget import count_of
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.own_tables import CopyManager
@@ -82,7 +83,7 @@ def _notice(found: Sequence[BatchInfo], older_than: timedelta) -> None:
         if old:
             messages = sum(info.messages for info in old)
             what = "1 batch has" if len(old) == 1 else f"{len(old)} batches have"
-            note(f"{what} been {state} for {older_than} or longer, with {messages:,} messages: {remedy}.")
+            note(f"{what} been {state} for {older_than} or longer, with {count_of(messages, 'message')}: {remedy}.")
 
 
 AcceptRedacted = Annotated[
@@ -309,7 +310,7 @@ def conversation(
         note("No batch has it. For a queue, use sqlqueue peek QUEUE --header NServiceBus.ConversationId=ID.")
     if found.unread or not found.complete:
         ended = "" if found.complete else "; a limit ended the search"
-        note(f"Read {found.batches} batches; {found.unread} could not be read{ended}.")
+        note(f"Read {count_of(found.batches, 'batch')}; {found.unread} could not be read{ended}.")
 
 
 COMMANDS = (batches, requeue, abandon, mark_consumed, sweep, quarantine, streams, copies, erase, conversation)

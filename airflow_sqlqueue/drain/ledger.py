@@ -18,6 +18,7 @@ from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
 from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.tables.create import Definition, ensure
 from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
@@ -349,10 +350,10 @@ class Ledger(OwnTable):
                 f"Batch {batch_id} cannot be marked consumed: it was put back into {row.queue}, where its messages "
                 "will be received again; undo the results of the read."
             )
-        held = "" if row.counts is None else f" with {row.counts.messages} messages"
+        held = "" if row.counts is None else f" with {count_of(row.counts.messages, 'message')}"
         raise BatchError(
             f"Batch {batch_id} cannot be marked consumed: in the ledger it is {row.state}{held}, not sealed with "
-            f"{batch.messages} messages."
+            f"{count_of(batch.messages, 'message')}."
         )
 
 

@@ -10,6 +10,7 @@ import threading
 
 from airflow_sqlqueue.endpoint.options import FAIL, ConsumeOptions
 from airflow_sqlqueue.errors import TooManyFailuresError
+from airflow_sqlqueue.options.budget import count_of
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +51,10 @@ class FailureBudget:
             if limit is None or self._in_a_row < limit:
                 return
             if self._options.on_consecutive_failures == FAIL:
+                sent = f"{count_of(self._given_up, 'message')} went to the error queue"
                 raise TooManyFailuresError(
-                    f"{self._what} was ended after {self._in_a_row} failed attempts in a row: repair the cause, which "
-                    "is in the log, and run it again. The messages of these attempts are in the queue or wait in the "
-                    "table of delayed messages, unless they had no retries left."
+                    f"{self._what} was ended because {sent}, and max_failed is {limit}: see 'sqlqueue errors <queue>'. "
+                    "The other messages are in the queue."
                 )
             if not self.is_slow:
                 log.warning(
@@ -70,8 +71,8 @@ class FailureBudget:
             self._given_up += 1
             if limit is not None and self._given_up > limit:
                 raise TooManyFailuresError(
-                    f"{self._what} was ended because {self._given_up} messages went to the error queue, and max_failed "
-                    f"is {limit}: see 'sqlqueue errors <queue>'. The other messages are in the queue."
+                    f"{self._what} was ended because {count_of(self._given_up, 'message')} went to the error queue, and "
+                    f"max_failed is {limit}: see 'sqlqueue errors <queue>'. The other messages are in the queue."
                 )
 
     def next_pause(self) -> float:

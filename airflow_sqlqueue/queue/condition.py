@@ -9,6 +9,7 @@ from typing import Any
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.options import Options, option
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.options.secondary import secondary
 from airflow_sqlqueue.queue.browsing import Search
 from airflow_sqlqueue.queue.copies import QueueCopy, check_copy_name
@@ -123,7 +124,7 @@ class ConditionResult:
 
     def __str__(self) -> str:
         least = "" if self.counted_all else "at least "
-        parts = [] if self.messages is None else [f"{least}{self.messages:,} messages"]
+        parts = [] if self.messages is None else [least + count_of(self.messages, "message")]
         parts += [] if self.expired is None else [f"{self.expired:,} expired"]
         parts += [] if self.delayed is None else [f"{self.delayed:,} delayed"]
         parts += [] if self.oldest_seconds is None else [f"the oldest sent {self.oldest_seconds:,.0f} s ago"]

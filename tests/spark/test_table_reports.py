@@ -163,7 +163,7 @@ def test_a_run_that_fails_by_its_shares_has_written_its_tables(
                 write_message_tables(spark, batch, lake, max_rescued={"Shop.*": 0.4}, max_unparsed=1, **options)
     assert spark.read.parquet(f"{lake}/{ORDER}").count() == 3
     assert "'Lines[].Q': 1 of 3 rescued, as 'Lines[0].Q'" in caplog.text
-    assert "has 1 messages of the batch; not parsed: 1 json" in caplog.text
+    assert "has 1 message of the batch; not parsed: 1 json" in caplog.text
     assert "secret" not in caplog.text + str(raised.value)
     result = message_tables_job(spark, batch, lake, max_rescued=0.5, max_unparsed=0.25, **options)
     assert {name: result[name] for name in ("messages", "unparsed", "rescued", "tables")} == {

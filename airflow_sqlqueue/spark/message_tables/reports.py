@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.errors import ConfigurationError, TooManyRescuedError
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.untrusted import quoted
 
 MOST_FIELDS = 20
@@ -76,7 +77,7 @@ class MessageTypeTable:
 
     def __str__(self) -> str:
         """Return one line for a log: names and numbers, and nothing of a body."""
-        parts = [f"{quoted(self.table)} has {self.messages:,} messages of the batch"]
+        parts = [f"{quoted(self.table)} has {count_of(self.messages, 'message')} of the batch"]
         if self.reasons:
             parts.append("not parsed: " + ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.items()))
         if self.new_fields:
