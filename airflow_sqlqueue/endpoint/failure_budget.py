@@ -51,10 +51,10 @@ class FailureBudget:
             if limit is None or self._in_a_row < limit:
                 return
             if self._options.on_consecutive_failures == FAIL:
-                sent = f"{count_of(self._given_up, 'message')} went to the error queue"
                 raise TooManyFailuresError(
-                    f"{self._what} was ended because {sent}, and max_failed is {limit}: see 'sqlqueue errors <queue>'. "
-                    "The other messages are in the queue."
+                    f"{self._what} was ended after {self._in_a_row} failed attempts in a row: repair the cause, which "
+                    "is in the log, and run it again. The messages of these attempts are in the queue or wait in the "
+                    "table of delayed messages, unless they had no retries left."
                 )
             if not self.is_slow:
                 log.warning(
@@ -70,9 +70,10 @@ class FailureBudget:
         with self._lock:
             self._given_up += 1
             if limit is not None and self._given_up > limit:
+                sent = f"{count_of(self._given_up, 'message')} went to the error queue"
                 raise TooManyFailuresError(
-                    f"{self._what} was ended because {count_of(self._given_up, 'message')} went to the error queue, and "
-                    f"max_failed is {limit}: see 'sqlqueue errors <queue>'. The other messages are in the queue."
+                    f"{self._what} was ended because {sent}, and max_failed is {limit}: see 'sqlqueue errors <queue>'. "
+                    "The other messages are in the queue."
                 )
 
     def next_pause(self) -> float:
