@@ -1,8 +1,8 @@
 """Headers and the transport's times as Spark columns, by the same rules as :mod:`airflow_sqlqueue.messages.message` in
 Python.
 
-The results do not depend on the session's settings: time zone, ANSI mode, the time parser's policy, and the policy for
-a map's duplicate keys.
+The results do not depend on the session's settings: time zone, type of timestamps, ANSI mode, the time parser's policy,
+and the policy for a map's duplicate keys.
 
 Source: docs/transport/messages.md, "Headers as JSON" and "Times".
 """
@@ -117,7 +117,7 @@ def wire_time(text: Column) -> Column:
     """Return the timestamp (an instant) of a text ``yyyy-MM-dd HH:mm:ss:ffffff Z``; null for every other form."""
     bare = sf.trim(text)
     iso = sf.concat(bare.substr(1, 19), sf.lit("."), bare.substr(21, 6), sf.lit("Z"))
-    return sf.when(bare.rlike(_WIRE_TIME), iso.try_cast("timestamp"))
+    return sf.when(bare.rlike(_WIRE_TIME), iso.try_cast("timestamp_ltz"))
 
 
 def first_type(enclosed: Column) -> Column:

@@ -26,6 +26,7 @@ from airflow_sqlqueue.messages.message import (
 )
 from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.spark import raw_schema, read_batch, verify_count
+from airflow_sqlqueue.spark.sinks.checks import session_settings
 from airflow_sqlqueue.traffic import generate
 
 if TYPE_CHECKING:
@@ -194,18 +195,24 @@ def test_a_time_in_another_form_is_null(spark: SparkSession, make_batch: MakeBat
     assert {OTHER_TIMES[number]: moment for number, moment in rows} == dict.fromkeys(OTHER_TIMES)
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu", "America/Sao_Paulo"])
-def test_times_do_not_depend_on_the_sessions_zone(spark: SparkSession, make_batch: MakeBatch, zone: str) -> None:
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("session.timeZone", "UTC"),
+        ("session.timeZone", "Asia/Kathmandu"),
+        ("session.timeZone", "America/Sao_Paulo"),
+        ("timestampType", "TIMESTAMP_NTZ"),
+    ],
+)
+def test_times_do_not_depend_on_the_session(
+    spark: SparkSession, make_batch: MakeBatch, setting: str, value: str
+) -> None:
     from pyspark.sql import functions as sf
 
     moment = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=timezone.utc)
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    try:
+    with session_settings(spark, {f"spark.sql.{setting}": value}):
         batch = make_batch([Message({HeaderNames.TIME_SENT: format_time(moment)})])
         row = read_batch(spark, batch).select(sf.unix_micros("time_sent").alias("sent")).first()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
     assert row is not None
     assert row["sent"] == micros_of(format_time(moment))
 
