@@ -148,6 +148,9 @@ def _checked(kind: object, path: Path) -> Type:
 
 
 def _checked_struct(given: list[Any], path: Path, where: str) -> Struct:
+    if path and not given:
+        # Parquet has no group without fields.
+        raise ConfigurationError(f"A struct within another one has fields, and {where} has none: make it a string.")
     fields: dict[str, dict[str, Any]] = {}
     for each in given:
         name = each.get("name") if isinstance(each, dict) else None
@@ -189,9 +192,9 @@ class _JsonSchema:
             found = node["properties"].items()
             return {"type": "struct", "fields": [self._field(str(name), each, depth, inside) for name, each in found]}
         if named[0] == "object" and isinstance(values := node.get("additionalProperties"), dict):
-            return map_of(self.type(values, depth + 1, inside))
+            return map_of(self._inner(values, depth, inside))
         if named[0] == "array":
-            return array(self.type(node.get("items"), depth + 1, inside))
+            return array(self._inner(node.get("items"), depth, inside))
         return leaf_of_json_schema(str(named[0]), node.get("format"))
 
     def _field(self, name: str, node: object, depth: int, inside: frozenset[str]) -> dict[str, Any]:
@@ -199,7 +202,12 @@ class _JsonSchema:
         if self._fields > MAX_FIELDS:
             raise ConfigurationError(_TOO_MANY)
         described = node.get("description") if isinstance(node, dict) else None
-        return field_of(name, self.type(node, depth + 1, inside), _comment(described))
+        return field_of(name, self._inner(node, depth, inside), _comment(described))
+
+    def _inner(self, node: object, depth: int, inside: frozenset[str]) -> Type:
+        """Return the type of a node within another one: an object without properties is a string."""
+        found = self.type(node, depth + 1, inside)
+        return "string" if found == struct({}) else found
 
 
 def referred(document: object, reference: str) -> object:

@@ -209,6 +209,9 @@ JSON_SCHEMAS: dict[str, tuple[dict[str, Any], Any]] = {
     "true": (True, "string"),  # type: ignore[dict-item]
     "items of several": ({"type": "array", "items": [{"type": "integer"}]}, array("string")),
     "its parent": ({"$ref": "#"}, struct({"a": "string"})),
+    "no properties": ({"type": "object", "properties": {}}, "string"),
+    "items without properties": ({"type": "array", "items": {"properties": {}}}, array("string")),
+    "values without properties": ({"type": "object", "additionalProperties": {"properties": {}}}, map_of("string")),
 }
 
 
@@ -288,6 +291,7 @@ def test_a_file_has_a_line_for_each_field() -> None:
         (struct({"Id": "long", "ID": "long"}), "as engines compare names"),
         (struct({"a": {"type": "map", "keyType": "long"}}), "keyType is string"),
         (struct({"a": {"type": "set"}}), "an array or a map"),
+        (struct({"a": struct({"b": array(EMPTY)})}), r"a\.b\[\] has none: make it a string"),
         (struct({f"f{number}": "long" for number in range(MAX_FIELDS + 1)}), "at most 2000 fields"),
         ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "does not have"),
         ({"properties": {"a": {"$ref": "https://example.com/x"}}}, "only references within it"),
