@@ -112,6 +112,22 @@ def test_an_event_is_kept_whatever_charset_its_content_type_names(charset: str, 
     assert [list(row.values()) for row in found.to_pylist()] == [[5, event], [6, '{"a": 6}']]
 
 
+@pytest.mark.parametrize(
+    "number", ["9" * 39, "1e400", "1E-400", "-1.00000000000000000001e5", f"0.{'0' * 30}{'12' * 10}"]
+)
+def test_a_body_whose_number_a_variant_would_change_has_none(number: str) -> None:
+    kept = ["9" * 38, f"-0.{'1' * 37}", "1E+2", "1e-7", "-0", f"1{'0' * 60}", f'":{number}"', "0.1"]
+    texts = [f'{{"a":[{each} ]}}' for each in (number, *kept)]
+    rows = rows_of([("Shop.A", None, text.encode()) for text in texts])
+    (chunk,) = (
+        row
+        for batch in Packing({"Shop.A": ONE}, body="variant")(iter([rows]))
+        for row in batch.to_pylist()
+        if row["kind"] == PARSED
+    )
+    assert unpacked([chunk], ["body_variant"])["body_variant"].to_pylist() == [None, *texts[1:]]
+
+
 def test_messages_whose_new_fields_are_empty_do_not_wait() -> None:
     empty = [b'{"a":1,"new":[]}', b'{"a":2,"new":{"x":[null,{}]}}', b'{"a":3}', b'{"a":4,"new":[],"b":{}}']
     chunks, schemas = in_two_rounds([("Shop.A", None, body) for body in (*empty, b'{"a":5,"new":[0]}')])

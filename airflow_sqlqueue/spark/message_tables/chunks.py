@@ -7,9 +7,11 @@ job. Runs in Spark's Python workers. Source: docs/design.md, "Tables of message 
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.coercion import to_json
@@ -17,6 +19,7 @@ from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse_xml, read
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
+from airflow_sqlqueue.bodies.types import MOST_DIGITS, read_or_none
 from airflow_sqlqueue.client.schemas.files import file_stem
 from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.messages.envelope import cloud_events
@@ -54,6 +57,10 @@ _BLOCK_BYTES = 32 * 1024 * 1024
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 """Bytes of rows in a chunk, unless one row is larger."""
+
+
+_LONG_NUMBER = re.compile(r"[:,\[][ \t\r\n]*-?[\d.]*(?:[\d.]{39}|\d[eE])", re.ASCII)
+"""A regular expression of bodies with a number of more than 38 digits, or with an exponent."""
 
 
 def part_of(message_type: str | None) -> str:
@@ -146,21 +153,42 @@ class Packing:
         yield from _chunks(PARSED, name, pa.RecordBatch.from_pydict(columns))
 
     def _whole(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return the texts of bodies that are parsed; for a variant, JSON in place of XML."""
-        texts = []
+        """Return the texts of bodies that are parsed; for a variant, JSON in place of XML, null for what it changes."""
+        texts: list[str | None] = []
         bodies, content_types = bodies_of(rows)
         for body, content_type in zip(bodies, content_types.to_pylist(), strict=True):
             # An event is JSON in UTF-8, whatever charset its content type names.
             named = None if cloud_events.is_structured(content_type) else content_type
             text = read_text(body.as_py(), named, max_bytes=self.max_bytes).text
-            is_json = self.body == "text" or kind_of(named, text) == "json"
-            texts.append(text if is_json else to_json(parse_xml(text)))
+            if self.body == "text":
+                texts.append(text)
+            elif kind_of(named, text) == "xml":
+                texts.append(to_json(parse_xml(text)))
+            else:
+                texts.append(text if _keeps_numbers(text) else None)
         return pa.array(texts, pa.string())
 
     def _unparsed(self, name: str | None, rows: pa.RecordBatch, reasons: pa.Array) -> Iterator[pa.RecordBatch]:
         self._reports.setdefault(name, Report()).reasons.update(reasons.to_pylist())
         columns = {each: rows[each] for each in (*COLUMNS, *IF_UNPARSED)}
         yield from _chunks(UNPARSED_KIND, name, pa.RecordBatch.from_pydict({**columns, UNPARSED: reasons}))
+
+
+def _keeps_numbers(text: str) -> bool:
+    """Return whether a variant has all numbers of a JSON text as they are: as decimals, others as doubles."""
+    if not _LONG_NUMBER.search(text):
+        return True
+    numbers: list[str] = []
+    json.loads(text, parse_int=numbers.append, parse_float=numbers.append)
+    return all(map(_is_kept, numbers))
+
+
+def _is_kept(number: str) -> bool:
+    if "e" not in number.lower():
+        _, digits, exponent = Decimal(number).as_tuple()
+        if len(digits) <= MOST_DIGITS and -int(exponent) <= MOST_DIGITS:
+            return True
+    return read_or_none("double", number, "number") is not None
 
 
 @dataclass(frozen=True)
