@@ -351,8 +351,12 @@ def test_a_schema_that_names_the_type_of_another_file_is_refused(named: Any, tmp
 
 def test_a_file_whose_name_is_not_that_of_its_type_is_refused(tmp_path: Path) -> None:
     (tmp_path / "Shop.Wrapped`1.json").write_text(json.dumps(struct({"b": "string"})))
-    with pytest.raises(ConfigurationError, match=r"its type is 'Shop\.Wrapped`1', whose file has another name"):
+    says = r"its type is 'Shop\.Wrapped`1', whose file has another name, Shop\.Wrapped!601\.json: rename one"
+    with pytest.raises(ConfigurationError, match=says):
         SchemaFolder(tmp_path).all()
+    unusable: dict[str, str] = {}
+    assert SchemaFolder(tmp_path).all(unusable) == {}
+    assert unusable.keys() == {file_stem("Shop.Wrapped`1")}, "its messages wait for the file"
 
 
 def message(number: int, name: str | None, body: bytes) -> ReceivedMessage:

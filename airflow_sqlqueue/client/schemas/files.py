@@ -61,6 +61,12 @@ def type_of(stem: str) -> str:
     return unquote(stem.replace("!", "%"))
 
 
+def _stem_of_file(stem: str) -> str:
+    """Return the name that a file has to have: a person may have called it as its type, ``Shop.Orders+Placed``."""
+    is_ours = not _OTHERS.search(stem.replace("!", "")) or not is_text(stem)
+    return stem if is_ours else file_stem(type_of(stem))
+
+
 class SchemaFolder:
     """Folder of schemas: the columns of each message type.
 
@@ -81,8 +87,9 @@ class SchemaFolder:
     def all(self, unusable: dict[str, str] | None = None) -> dict[str, Struct]:
         """Return all schemas by message type, in the order of their names.
 
-        :param unusable: gets the reason for each file that cannot be used, by its name without the suffix; without it
-            the first such file raises :class:`ConfigurationError`. Other files are read all the same.
+        :param unusable: gets the reason for each file that cannot be used, by the name that it has to have, without the
+            suffix; without it the first such file raises :class:`ConfigurationError`. Other files are read all the
+            same.
         """
         filesystem = self._folder.filesystem
         filesystem.invalidate_cache()
@@ -105,7 +112,7 @@ class SchemaFolder:
             except ConfigurationError as error:
                 if unusable is None:
                     raise
-                unusable[stem] = str(error)
+                unusable[_stem_of_file(stem)] = str(error)
         return found
 
     def hints(self) -> Hints:
@@ -196,7 +203,10 @@ class SchemaFolder:
             schema = read_schema(values)
             named = values.get(_TYPE, type_of(stem))
             if not isinstance(named, str) or file_stem(named) != stem:
-                raise ConfigurationError(f"its type is {quoted(str(named))}, whose file has another name: rename one.")
+                name = f", {file_stem(named)}{_SUFFIX}" if isinstance(named, str) and named and is_text(named) else ""
+                raise ConfigurationError(
+                    f"its type is {quoted(str(named))}, whose file has another name{name}: rename one."
+                )
         except SqlQueueError as error:
             raise ConfigurationError(f"The schema {stem}{_SUFFIX} cannot be used: {error}") from error
         return named, schema
