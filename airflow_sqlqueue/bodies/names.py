@@ -6,9 +6,9 @@ import json
 import re
 import string
 import unicodedata
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, wraps
+from typing import Any, TypeAlias, TypeVar
 
 Path: TypeAlias = "tuple[str | int | None, ...]"
 """A place in a body: names of fields and keys, numbers of items or occurrences, None for each item of a list or map."""
@@ -34,11 +34,26 @@ _OWN = (*ENVELOPE, "enclosed_types", "batch_id", "parse_attempt", *BODY_COLUMNS.
 
 _ASCII = frozenset(string.ascii_letters + string.digits + "_@#$%&!?'+/:<>|~^-")
 
+_REMEMBERED = 16_384
+"""Names whose results each function here remembers, if they are no longer than a column's: senders choose them."""
+
+_Found = TypeVar("_Found")
+
 _PLAIN = re.compile(r"[^.\[\]\"\x00-\x1f]+")
 _STEP = re.compile(r'(\[\])|\[(0|-?[1-9]\d*)\]|\[("(?:[^"\\]|\\.)*")\]|(\.?)([^.\[\]"\x00-\x1f]+)', re.DOTALL)
 
 
-@lru_cache(maxsize=16_384)
+def _remembered(find: Callable[[str], _Found]) -> Callable[[str], _Found]:
+    known = lru_cache(_REMEMBERED)(find)
+
+    @wraps(find)
+    def found(name: str) -> _Found:
+        return (known if len(name) <= MAX_CHARACTERS else find)(name)
+
+    return found
+
+
+@_remembered
 def is_column_name(name: str) -> bool:
     """Return whether a field can be a column: Parquet, Delta Lake, Iceberg and Spark take its name, nested as well."""
     return 0 < len(name) <= MAX_CHARACTERS and all(map(_is_allowed, name)) and len(name.encode()) <= MAX_BYTES
@@ -49,7 +64,7 @@ def _is_allowed(character: str) -> bool:
     return character in _ASCII if character.isascii() else unicodedata.category(character)[0] in "LMNPS"
 
 
-@lru_cache(maxsize=16_384)
+@_remembered
 def name_key(name: str) -> str:
     """Return a text that is the same for two names exactly if they differ in case alone, to an engine or to Java."""
     # Delta Lake, Iceberg, and the Parquet reader of Spark compare names by Java's ``toLowerCase(Locale.ROOT)``, Spark's
@@ -60,7 +75,7 @@ def name_key(name: str) -> str:
     return "".join(map(_folded, name.lower())).replace("i\u0307", "i")
 
 
-@lru_cache(maxsize=16_384)
+@_remembered
 def column_key(name: str) -> str:
     """Return a text that is the same for names that no struct can have both: Iceberg writes them alike in Parquet."""
     # As in AvroSchemaUtil.makeCompatibleName: ``a-b`` becomes ``a_x2Db``, and ``1`` becomes ``_1``.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import unicodedata
+from collections.abc import Callable
 from urllib.parse import unquote, unquote_plus
 
 import pytest
@@ -64,6 +66,14 @@ def test_a_column_is_called_by_visible_characters(name: str) -> None:
         assert 0 < len(name.encode()) <= MAX_BYTES
         assert not set(name) & set(' ,;{}()\n\t=.`"\\[]*')
         assert {unicodedata.category(each)[0] for each in name} <= set("LMNPS")
+
+
+@pytest.mark.parametrize("find", [is_column_name, name_key, column_key])
+def test_a_long_name_is_not_kept_in_memory(find: Callable[[str], object]) -> None:
+    name = "N" * (MAX_CHARACTERS + 1)
+    before = sys.getrefcount(name)
+    find(name)
+    assert sys.getrefcount(name) == before
 
 
 @pytest.mark.parametrize(
