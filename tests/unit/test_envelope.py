@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import subprocess
 import sys
@@ -292,6 +293,9 @@ TEXT = '<a b="Grüße ☃"/>'
         (None, TEXT.encode("utf-16"), TEXT),
         ("text/plain; charset=nonsense", b"a", "a"),
         ("text/plain; charset=utf-99", b"a", "a"),
+        ("text/plain; charset=windows-1251", "Ж".encode("cp1251"), "Ж"),
+        ("text/plain; charset=utf-8-sig", "é".encode("utf-8-sig"), "é"),
+        ("text/plain; charset=utf--8", "é".encode(), "é"),
         ("text/plain; charset=unicode_escape", b"\\x41", "\\x41"),
         ("text/plain; charset=us-ascii", "é".encode(), "é"),
         ("text/plain; charset=", b"a", "a"),
@@ -302,6 +306,19 @@ TEXT = '<a b="Grüße ☃"/>'
 )
 def test_a_body_as_text(content_type: str | None, body: bytes, text: str | None) -> None:
     assert Envelope.of(Message({HeaderNames.CONTENT_TYPE: content_type}, body)).text() == text
+
+
+def test_no_name_of_a_charset_stays_in_the_memory_of_python() -> None:
+    asked: list[str] = []
+    search = asked.append
+    codecs.register(search)
+    try:
+        for charset in ("utf-0123", "utf" + "-" * 1_000_000 + "8", "iso-x"):
+            headers = {HeaderNames.CONTENT_TYPE: f"text/plain; charset={charset}"}
+            assert Envelope.of(Message(headers, "ü".encode())).text() == "ü"
+    finally:
+        codecs.unregister(search)
+    assert asked == []
 
 
 @given(

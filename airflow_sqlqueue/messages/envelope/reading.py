@@ -10,6 +10,8 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from encodings import normalize_encoding
+from encodings.aliases import aliases
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -30,6 +32,12 @@ G = TypeVar("G", bound=typed_headers.HeaderGroup)
 _TEXT = re.compile(r"^text/|json|xml")
 _CHARSETS = re.compile(r"(utf|us-ascii|ascii|iso|latin|windows|cp|koi8|gb|big5|shift|euc)[\w-]*", re.ASCII)
 """Names of character sets. Python would also accept its own ``idna`` and ``unicode_escape``."""
+
+_WITHOUT_ALIAS = ("utf_8_sig", "koi8_t", "koi8_u", "cp720", "cp737", "cp856", "cp874", "cp875", "cp1006")
+_CODECS = {**aliases, **{name: name for name in (*aliases.values(), *_WITHOUT_ALIAS)}}
+"""Python's codecs by their names. Python would keep each name that it is asked for in memory, known or not."""
+
+_LONGEST_CHARSET = 40
 
 
 def _group(kind: type[G]) -> cached_property[G]:
@@ -184,6 +192,8 @@ def _encodings(body: bytes, charset: str | None) -> Iterator[str]:
         yield "utf-16"
     elif re.match(rb'[<{\["]\0', body):
         yield "utf-16-le"
-    if charset and _CHARSETS.fullmatch(charset):
-        yield charset
+    if charset and len(charset) <= _LONGEST_CHARSET and _CHARSETS.fullmatch(charset):
+        codec = _CODECS.get(normalize_encoding(charset))
+        if codec is not None:
+            yield codec
     yield "utf-8"
