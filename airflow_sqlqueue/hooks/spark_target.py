@@ -79,7 +79,7 @@ class SparkTarget:
 
     @contextmanager
     def _session(self, app_name: str) -> Iterator[SparkSession]:
-        from airflow_sqlqueue.spark.session import local_session
+        from airflow_sqlqueue.spark.session import local_session, start_java
 
         if self.url.startswith("local"):
             with local_session(app_name, master=self.url, config=self.settings) as spark:
@@ -90,6 +90,8 @@ class SparkTarget:
 
         builder = SparkSession.builder.appName(app_name).config(map=dict(self.settings))
         is_connect = self.url.startswith("sc://")
+        if not is_connect:
+            start_java({"spark.master": self.url, "spark.app.name": app_name, **self.settings})
         spark = (builder.remote(self.url) if is_connect else builder.master(self.url)).getOrCreate()
         try:
             yield spark

@@ -19,6 +19,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
+from airflow_sqlqueue.spark.session import properties
 from airflow_sqlqueue.versions import check_pyspark
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class SparkApplication:
             application_args=["--manifest", manifest, *arguments],
             conf=conf,
             # Other users of the machine see command lines.
-            properties_file=_write(folder / "spark.properties", "".join(map(_property, settings.items()))),
+            properties_file=_write(folder / "spark.properties", properties(settings)),
             spark_binary=_write(folder / "spark-submit", script),
         )
         operator.process = {"pass_fds": (pipe,), "start_new_session": True, "errors": "replace"}
@@ -161,9 +162,3 @@ def _write(path: Path, text: str) -> str:
     path.write_text(text, "utf-8")
     path.chmod(0o700)
     return str(path)
-
-
-def _property(setting: tuple[str, str]) -> str:
-    """Return a line of a file for java.util.Properties."""
-    escape = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r"})
-    return " ".join(text.translate(escape) for text in setting) + "\n"

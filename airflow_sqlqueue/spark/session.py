@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import from_extra
@@ -70,6 +72,7 @@ def local_session(
     # A worker with the first Python of the PATH may lack the packages of this one (docs/design.md, "Python of Spark's
     # workers").
     with _environment(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"):
+        start_java({"spark.master": master, "spark.app.name": app_name, **settings})
         spark = SparkSession.builder.master(master).appName(app_name).config(map=settings).getOrCreate()
         try:
             if _LOG_TASKS not in settings:
@@ -77,6 +80,31 @@ def local_session(
             yield spark
         finally:
             spark.stop()
+
+
+def start_java(settings: Mapping[str, Any]) -> None:
+    """Start the Java process of this one's sessions with settings of a file, unless there is one already.
+
+    PySpark would give them as arguments of the process, which other users of the machine see.
+    """
+    from pyspark import SparkContext
+
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    # A process has one such file: the user's own stays.
+    if SparkContext._gateway is not None or "--properties-file" in arguments:
+        return
+    with tempfile.TemporaryDirectory(prefix="sqlqueue-") as folder:
+        file = Path(folder, "spark.properties")
+        file.write_text(properties(settings), "utf-8")
+        given = f"--load-spark-defaults --properties-file {quote(str(file))} {arguments}"
+        with _environment(PYSPARK_SUBMIT_ARGS=given):
+            SparkContext._ensure_initialized()
+
+
+def properties(settings: Mapping[str, Any]) -> str:
+    """Return the text of a file of settings for spark-submit, as java.util.Properties reads it."""
+    escape = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r"})
+    return "".join(f"{name} {value}".translate(escape) + "\n" for name, value in settings.items())
 
 
 def check_java() -> int:

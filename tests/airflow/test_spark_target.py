@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,6 +104,38 @@ def test_a_spark_connect_connection_is_a_url_for_the_client(connection: Any) -> 
 def test_another_connection_is_refused(connection: Any, fields: Any) -> None:
     with pytest.raises(ConfigurationError, match="'elsewhere' is not a Spark cluster"):
         SparkTarget.of(connection(**{"conn_id": "elsewhere", **fields}))
+
+
+START = r"""
+import sys
+from airflow_sqlqueue.hooks.spark_target import SparkTarget
+
+for url in sys.argv[1:]:
+    try:
+        with SparkTarget(url, {"spark.hadoop.fs.s3a.secret.key": "a\\b hush"}).session("job"):
+            pass
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+@pytest.mark.spark
+def test_settings_are_no_arguments_of_the_java_process(tmp_path: Path, monkeypatch: Any) -> None:
+    """Other users of the machine see those."""
+    submit, seen, read = tmp_path / "bin" / "spark-submit", tmp_path / "seen", tmp_path / "read"
+    submit.parent.mkdir()
+    submit.write_text(f'#!/bin/sh\necho "$@" >> "{seen}"\ncat "$3" >> "{read}"\nexit 1\n')
+    submit.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    urls = ["local[2]", "spark://cluster:7077"]
+    done = subprocess.run(
+        [sys.executable, "-c", START, *urls], capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.stdout.count("JAVA_GATEWAY_EXITED") == 2, done.stderr
+    assert "hush" not in seen.read_text()
+    lines = read.read_text().splitlines()
+    assert lines.count(r"spark.hadoop.fs.s3a.secret.key a\\b hush") == 2
+    assert {f"spark.master {url}" for url in urls} <= set(lines)
 
 
 PROBE = """
