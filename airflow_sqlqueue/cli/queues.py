@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -26,7 +26,8 @@ from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.options import option
 from airflow_sqlqueue.options.secondary import secondary as secondary_queues
-from airflow_sqlqueue.queue.browsing import MessageHead, browse, find
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import MessageHead, browse, find, is_last
 from airflow_sqlqueue.queue.depth import Backlog
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions, PurgeResult
@@ -124,14 +125,25 @@ def peek(
     """
     where = selected.filter()
     with target.connect_queue().open() as table:
-        found: Sequence[MessageHead | ReceivedMessage]
+        found: Iterable[MessageHead | ReceivedMessage]
         if body:
             found = table.peek(count, after=after, where=where)
         elif where is None:
-            found = browse(table, count, after=after)
+            found = _heads(table, count, after)
         else:
             found = find(table, where, count, after=after, window=LAST)
-    target.show([_summary(message, headers) for message in found], title=table.address.canonical)
+        shown = [_summary(message, headers) for message in found]
+    target.show(shown, title=table.address.canonical)
+
+
+def _heads(table: QueueTable, count: int, after: int) -> Iterator[MessageHead]:
+    """Yield the first messages: one page ends after some bytes of headers too."""
+    while count:
+        page = browse(table, count, after=after)
+        yield from page
+        if is_last(page, count):
+            return
+        count, after = count - len(page), page[-1].row_version
 
 
 def _summary(message: MessageHead | ReceivedMessage, with_headers: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from airflow_sqlqueue import Message, QueueClient
 from tests.cli.runner import answer, one_sentence, sqlqueue
 
 
@@ -167,6 +168,14 @@ def test_peek_goes_on_after_a_row_version(url: str, name: str) -> None:
     assert (first["body_bytes"], second["body_bytes"]) == (1, 2)
     (rest,) = answer("peek", name, "--after", str(first["row_version"]), "--body", url=url)
     assert (rest["row_version"], rest["body"]) == (second["row_version"], "bc")
+
+
+def test_peek_shows_the_number_of_messages_whatever_the_size_of_their_headers(url: str, name: str) -> None:
+    answer("create", name, url=url)
+    QueueClient.from_url(url).queue(name).send([Message({"Stack": "x" * 1_000_000}) for _ in range(5)])
+    shown = [[each["row_version"] for each in answer("peek", name, "-n", count, url=url)] for count in ("4", "10")]
+    assert list(map(len, shown)) == [4, 5]
+    assert shown[1] == sorted(set(shown[1]))
 
 
 def test_peek_and_forward_take_a_filter(url: str, name: str) -> None:
