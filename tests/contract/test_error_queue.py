@@ -109,6 +109,16 @@ def test_pages_cover_all_messages(queue: QueueTable, monkeypatch: pytest.MonkeyP
     assert [m.row_version for m in scan.scan(scan.ErrorQueue(queue), window)] == [m.row_version for m in queue.peek(77)]
 
 
+def test_values_of_any_length_are_cut_but_are_groups_of_their_own(queue: QueueTable) -> None:
+    texts = ["E" * 100_000 + end for end in "aab"]
+    queue.send([Message({HeaderNames.EXCEPTION_TYPE: text}) for text in texts])
+    found = triage.triage(scan.ErrorQueue(queue), ["exception_type"])
+    assert [(group.values["exception_type"], group.messages) for group in found.groups] == [
+        ("E" * 1_000 + "\u2026", 2),
+        ("E" * 1_000 + "\u2026", 1),
+    ]
+
+
 def test_an_empty_queue_has_no_groups(queue: QueueTable) -> None:
     found = triage.triage(scan.ErrorQueue(queue))
     assert (found.groups, found.scanned, found.complete) == ((), 0, True)

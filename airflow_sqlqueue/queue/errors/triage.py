@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import starmap
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.errors.failed_message import FailedMessage
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
-from airflow_sqlqueue.queue.errors.groupings import check_keys, value_of
+from airflow_sqlqueue.queue.errors.groupings import check_keys, group_name, value_of
 from airflow_sqlqueue.queue.errors.scan import ErrorQueue, FailedMessages, scan
+from airflow_sqlqueue.untrusted import EVENT, label
 
 MAX_SCANNED = 100_000
 """Maximum number of messages that a triage reads by default."""
@@ -23,7 +25,8 @@ DEFAULT_KEYS = ("kind", "exception_type", "message_type", "endpoint")
 class ErrorGroup:
     """Group of messages with the same values of the keys.
 
-    ``first`` and ``last`` are times of failure, ``example`` is the RowVersion of the newest message.
+    ``values`` are cut after 1,000 characters. ``first`` and ``last`` are times of failure, ``example`` is the
+    RowVersion of the newest message.
     """
 
     values: dict[str, str | None]
@@ -85,7 +88,7 @@ def triage(
     if limit < 1:
         raise ConfigurationError(f"A triage reads 1 message or more, not {limit}: raise the limit.")
     where = where or ErrorFilter()
-    groups: dict[tuple[str | None, ...], ErrorGroup] = {}
+    groups: dict[tuple[str, ...], ErrorGroup] = {}
     scanned = matched = 0
     complete = True
     for message in scan(source, source.window(where)):
@@ -95,7 +98,9 @@ def triage(
         scanned += 1
         if where.matches(message):
             matched += 1
-            key = tuple(value_of(name, message) for name in by)
-            groups.setdefault(key, ErrorGroup(dict(zip(by, key, strict=True)))).add(message)
+            values = {name: value_of(name, message) for name in by}
+            shown = {name: label(value, EVENT) for name, value in values.items()}
+            # Memory holds no whole values: the senders of messages choose them, of any length.
+            groups.setdefault(tuple(starmap(group_name, values.items())), ErrorGroup(shown)).add(message)
     ordered = sorted(groups.values(), key=lambda group: -group.messages)
     return Triage(tuple(ordered), scanned, matched, complete)
