@@ -14,11 +14,11 @@ from airflow_sqlqueue.errors import PermissionDeniedError
 from airflow_sqlqueue.messages.address import has_valid_length
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.messages.row import COLUMNS, LEGACY, SENT_BITS
+from airflow_sqlqueue.queue.receivers import programs
 from airflow_sqlqueue.queue.tables.discovery import list_tables
 from airflow_sqlqueue.queue.tables.layout import Index, Layout
 from airflow_sqlqueue.queue.tables.reading import exists
 from airflow_sqlqueue.server.session import Session
-from airflow_sqlqueue.server.settings import APPLICATION_NAME
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.server.sql.columns import definitions
 
@@ -78,11 +78,9 @@ class ServerFacts:
         found: str | None = self.session.value(query("inspect.durability"), catalog)
         return found
 
-    def receivers(self, table: ResolvedAddress) -> Sequence[tuple[str | None, str | None]]:
-        """Program and host of other receivers of a queue. Raises :class:`PermissionDeniedError`."""
-        name = f"{identifier(table.schema)}.{identifier(table.table)}"
-        rows = self.session.run(query("inspect.receivers"), APPLICATION_NAME, name)
-        return [(program, host) for program, host in rows]
+    def receivers(self, table: ResolvedAddress) -> list[str]:
+        """Return the other receivers of a queue. Raises :class:`PermissionDeniedError`."""
+        return programs(self.session, query("inspect.receivers"), table)
 
     def pages(self, table: ResolvedAddress) -> Sequence[IndexPages]:
         """Return the pages of a table's heap and indexes, without disabled ones; reads up to 10,000 pages of each, or a
@@ -273,14 +271,11 @@ def _consumers(inspected: InspectedTable) -> Iterator[Finding]:
         yield Finding("consumers-unknown", "note", text)
         tables = list_tables(inspected.server.session, table.catalog)
         names = (found.table.table for found in tables)
-        others = [(name, None) for name in names if name.lower().startswith("particular.servicecontrol")][:1]
+        others = [name for name in names if name.lower().startswith("particular.servicecontrol")][:1]
     if others:
-        programs = {
-            f"{program or 'a program without a name'}{f' on {host}' if host else ''}" for program, host in others
-        }
         text = (
-            f"It is consumed by {' and '.join(sorted(programs))} as well: a drain gets only the messages that "
-            "they leave. Stop them, or drain another queue."
+            f"It is consumed by {' and '.join(others)} as well: a drain gets only the messages that they leave. Stop "
+            "them, or drain another queue."
         )
         yield Finding("other-consumer", "warning", text)
 

@@ -281,7 +281,7 @@ class _OverviewFacts(ServerFacts):
     def durability(self, catalog: str) -> str | None:
         return self.delayed_durability
 
-    def receivers(self, table: ResolvedAddress) -> Sequence[tuple[str | None, str | None]]:
+    def receivers(self, table: ResolvedAddress) -> list[str]:
         return []
 
 
