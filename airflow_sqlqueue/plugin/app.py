@@ -15,7 +15,7 @@ from airflow_sqlqueue.plugin import metrics, settings
 from airflow_sqlqueue.plugin.actions_dag import page_actions
 from airflow_sqlqueue.plugin.api import actions, batches, failures, flow, message_edits, messages, queues
 from airflow_sqlqueue.plugin.responses import AsciiResponse, add_error_responses
-from airflow_sqlqueue.plugin.rights import bodies_refused, can_act, can_read, can_use_dag, knows, may_read, may_view
+from airflow_sqlqueue.plugin.rights import bodies_refused, can_act, can_read, can_start, knows, may_read, may_view
 from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections
 from airflow_sqlqueue.queue.errors.groupings import GROUPINGS
 
@@ -58,7 +58,7 @@ def page() -> FileResponse:
 def session(user: GetUserDep) -> dict[str, Any]:
     """Return the signed-in user, whether actions can run at all, and the tables of actions and groupings."""
     reason = actions.unavailable()
-    if reason is None and not can_use_dag("POST", settings.ACTIONS_DAG, user):
+    if reason is None and not can_start(user):
         reason = f"You may not run the DAG {settings.ACTIONS_DAG!r}."
     return {
         "version": settings.VERSION,

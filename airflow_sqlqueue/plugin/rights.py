@@ -41,7 +41,7 @@ def may_act(conn_id: str, user: GetUserDep) -> None:
 
 def may_start_actions(user: GetUserDep) -> None:
     """Check the right to start the page's DAG, which runs the actions."""
-    _require(can_use_dag("POST", settings.ACTIONS_DAG, user), f"You may not run the DAG {settings.ACTIONS_DAG!r}.")
+    _require(can_start(user), f"You may not run the DAG {settings.ACTIONS_DAG!r}.")
 
 
 def may_see_bodies(conn_id: str, user: GetUserDep) -> None:
@@ -74,11 +74,11 @@ def bodies_refused(conn_id: str, user: Any) -> str | None:
     return "Seeing bodies needs the right to read 'SQL Queue Bodies', and the right to edit the connection."
 
 
-def can_use_dag(method: str, dag_id: str, user: Any) -> bool:
-    """Return whether the user may start (``POST``) or see (``GET``) runs of the DAG."""
-    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+def can_start(user: Any) -> bool:
+    """Return whether the user may start the page's DAG."""
+    details = DagDetails(id=settings.ACTIONS_DAG, team_name=DagModel.get_team_name(settings.ACTIONS_DAG))
     manager: Any = get_auth_manager()
-    return bool(manager.is_authorized_dag(method=method, access_entity=DagAccessEntity.RUN, details=details, user=user))
+    return bool(manager.is_authorized_dag(method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user))
 
 
 def _view(method: str, name: str, user: Any) -> bool:

@@ -20,7 +20,7 @@ from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.operators import metrics
 from airflow_sqlqueue.plugin import servers
 from airflow_sqlqueue.plugin.addresses import catalogs_of
-from airflow_sqlqueue.plugin.servers import SESSIONS, SessionLimiter
+from airflow_sqlqueue.plugin.servers import SESSIONS
 from airflow_sqlqueue.queue.inspection.overview import DatabaseOverview, QueueOverview
 from airflow_sqlqueue.versions.airflow import ServerStats
 
@@ -94,10 +94,7 @@ class _Watched:
 class Snapshots:
     """Snapshot cache of one process."""
 
-    def __init__(
-        self, sessions: SessionLimiter = SESSIONS, on_snapshot: Callable[[str, Snapshot], None] | None = None
-    ) -> None:
-        self._sessions = sessions
+    def __init__(self, on_snapshot: Callable[[str, Snapshot], None] | None = None) -> None:
         self._on_snapshot = on_snapshot or (lambda conn_id, snapshot: None)
         self._mutex = threading.Lock()
         self._watched: OrderedDict[str, _Watched] = OrderedDict()
@@ -146,7 +143,7 @@ class Snapshots:
         found: list[QueueOverview] = []
         kept: list[WatchedQueue] = []
         try:
-            with self._sessions.session(conn_id, client) as session:
+            with SESSIONS.session(conn_id, client) as session:
                 for database in watched.databases:
                     try:
                         found += database.read(session)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.plugin import audit
@@ -42,10 +42,9 @@ _SHOWN_CHARACTERS = 100_000
 """Characters of malformed headers that the page shows."""
 
 
-class HeaderQuery(BaseModel):
+class HeaderQuery(RequestBody):
     """Condition on the value of a header."""
 
-    model_config = ConfigDict(extra="forbid")
     name: str
     value: str
 
