@@ -142,10 +142,8 @@ def forms() -> dict[str, re.Pattern[str]]:
     return {name: re.compile(leaf.form, re.ASCII) for name, leaf in LEAVES.items() if leaf.form}
 
 
-def number_type(whole: int, scale: int, *, is_beyond_long: bool = False, has_exponents: bool = False) -> str:
+def number_type(whole: int, scale: int, *, is_beyond_long: bool = False) -> str:
     """Return the type of numbers of at most ``whole`` digits before the point and ``scale`` behind it."""
-    if has_exponents:
-        return "double"
     if not scale and not is_beyond_long:
         return "long"
     for digits in (max(scale, ROOM) if scale else 0, scale):

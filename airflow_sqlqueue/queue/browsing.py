@@ -92,15 +92,15 @@ def is_last(page: Sequence[_WithHeaders], limit: int, max_bytes: int = PAGE_BYTE
     return len(page) < limit and sum(head.header_bytes for head in page) < max_bytes
 
 
-def hold(table: TableAccess, limit: int, max_bytes: int = PAGE_BYTES) -> list[MessageHead]:
+def hold(table: TableAccess, limit: int) -> list[MessageHead]:
     """Lock the first ``limit`` messages, past locked ones, in the transaction under way; expired ones are among them.
 
     The transaction has them until it ends: :func:`delete` deletes them, :meth:`.QueueTable.take` takes them. Messages
-    beyond ``max_bytes`` of headers are locked as well, but not returned.
+    beyond :data:`PAGE_BYTES` of headers are locked as well, but not returned.
     """
     check_rows(limit)
     rows = table.run_for_layout(
-        lambda layout: table.session.run(table.query("queue.hold", **head_page(layout.types)), limit, FIRST, max_bytes)
+        lambda layout: table.session.run(table.query("queue.hold", **head_page(layout.types)), limit, FIRST, PAGE_BYTES)
     )
     return [_head(row) for row in rows]
 

@@ -233,9 +233,9 @@ class QueueTable(TableAccess):
         values = (count, *window.values, max_body, max_bytes)
         return self.delete_output_raw("queue.delete_first_rows", *values, window=window.condition)
 
-    def mean_bytes(self, up_to: int = LAST, *, rows: int = 100) -> int | None:
+    def mean_bytes(self) -> int | None:
         """Return the mean size of headers and body at the head of the queue, locked rows included, or None."""
-        mean = self.value("queue.mean_bytes", rows, up_to)
+        mean = self.value("queue.mean_bytes", 100, LAST)
         return None if mean is None else int(mean)
 
     def ends(self) -> tuple[int, int] | None:

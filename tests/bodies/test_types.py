@@ -360,7 +360,6 @@ def test_base64_is_read_if_it_is_the_one_text_of_its_bytes() -> None:
         (30, 2, {}, "decimal(38,2)"),
         (2, 28, {}, "decimal(38,28)"),
         (11, 28, {}, "string"),
-        (1, 0, {"has_exponents": True}, "double"),
     ],
 )
 def test_types_of_numbers(whole: int, scale: int, more: dict[str, bool], kind: str) -> None:

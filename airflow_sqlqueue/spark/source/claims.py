@@ -139,7 +139,7 @@ class Claims:
             return opened.offset(state, number)
         if known not in (None, "open"):
             raise _out_of_step(state, f"its claim {number} is {known}")
-        if known is None and not opened.run(lambda _, queue: self._has_messages(queue, opened)):
+        if known is None and not opened.run(lambda _, queue: self._has_messages(queue)):
             if self._up_to == LAST:
                 time.sleep(_IDLE_SECONDS)
             return start
@@ -173,7 +173,7 @@ class Claims:
         ).run()
         return opened.offset(state, number)
 
-    def _has_messages(self, queue: QueueTable, opened: _OpenStream) -> bool:
+    def _has_messages(self, queue: QueueTable) -> bool:
         """Return whether the queue has a message for the next claim."""
         if self.options.copy:
             late = self._up_to != LAST or time.monotonic() >= self._asks_for_late
