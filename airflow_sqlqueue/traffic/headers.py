@@ -15,7 +15,6 @@ from airflow_sqlqueue.traffic.bodies import CUSTOMERS
 from airflow_sqlqueue.traffic.clock import wire_time
 from airflow_sqlqueue.traffic.shop import FAILURES, SALES, Handling, ShopFailure, Step
 
-CONTROL_MESSAGE = "NServiceBus.ControlMessage"
 _CAMPAIGNS = ("Frühjahr", "Soldes d'été", "春のセール", "none", "Black Friday \u2600")
 _AUDIT_ONLY = (HeaderNames.PROCESSING_STARTED, HeaderNames.PROCESSING_ENDED, HeaderNames.PROCESSING_ENDPOINT)
 
@@ -48,11 +47,11 @@ def sent_headers(step: Step, machine: str) -> dict[str, str | None]:
         HeaderNames.REPLY_TO_ADDRESS: sender.address,
         HeaderNames.ORIGINATING_ENDPOINT: sender.name,
         HeaderNames.ORIGINATING_MACHINE: machine,
-        "$.diagnostics.originating.hostid": host_id(machine),
+        HeaderNames.ORIGINATING_HOST_ID: host_id(machine),
         HeaderNames.VERSION: sender.version,
     }
     if message is None:
-        values[CONTROL_MESSAGE] = "True"
+        values[HeaderNames.CONTROL_MESSAGE] = "True"
         values["SubscriptionMessageType"] = "Shop.Sales.Contracts.OrderPlaced, Shop.Sales.Contracts, Version=3.1.0.0"
         values["NServiceBus.SubscriberAddress"] = sender.address
         values["NServiceBus.SubscriberEndpoint"] = sender.name
@@ -79,8 +78,8 @@ class HeaderTemplate:
                 received = {
                     HeaderNames.PROCESSING_ENDPOINT: endpoint.name,
                     HeaderNames.PROCESSING_MACHINE: machine,
-                    "$.diagnostics.hostid": host_id(machine),
-                    "$.diagnostics.hostdisplayname": machine,
+                    HeaderNames.HOST_ID: host_id(machine),
+                    HeaderNames.HOST_DISPLAY_NAME: machine,
                 }
                 self._audited.append({**sent_headers(step, origin), **received})
         handler = f"{step.message.name if step.message else 'Subscribe'}Handler"
@@ -107,7 +106,8 @@ class HeaderTemplate:
         if self._saga_header is not None:
             values[self._saga_header] = facts.conversation_id[::-1].replace("-", "")
         if self._traced:
-            values["traceparent"] = f"00-{facts.conversation_id.replace('-', '')}-{facts.message_id[-12:]}f00d-01"
+            trace = facts.conversation_id.replace("-", "")
+            values[HeaderNames.TRACE_PARENT] = f"00-{trace}-{facts.message_id[-12:]}f00d-01"
         if facts.failure is None:
             values[HeaderNames.PROCESSING_STARTED] = wire_time(facts.started)
             values[HeaderNames.PROCESSING_ENDED] = ended
@@ -115,7 +115,7 @@ class HeaderTemplate:
             values |= self._failed[facts.failure]
             values[HeaderNames.TIME_OF_FAILURE] = ended
             if facts.retries:
-                values["NServiceBus.FLRetries"] = str(facts.retries)
+                values[HeaderNames.IMMEDIATE_RETRIES] = str(facts.retries)
         return values
 
 
