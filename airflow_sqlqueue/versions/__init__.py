@@ -14,7 +14,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class VersionedFeature:
-    """VersionedFeature of ours that takes a version of a package: ``Streaming reads``, ``Spark``, ``4.2``."""
+    """Feature of ours that takes a version of a package: ``Streaming reads``, ``Spark``, ``4.2``."""
 
     name: str
     package: str

@@ -70,7 +70,7 @@ def _stem_of_file(stem: str) -> str:
 class SchemaFolder:
     """Folder of schemas: the columns of each message type.
 
-    :param location: a path or a URI, as a staging folder's; see :class:`~airflow_sqlqueue.StagingFolder`.
+    :param location: a path or a URI, as a staging folder's; see :class:`.StagingFolder`.
     """
 
     def __init__(self, location: str | os.PathLike[str] | StagingFolder) -> None:
