@@ -2,14 +2,16 @@ r"""Untrusted text from rows, made safe for logs, errors, events, terminals, pag
 
 The sender of a message chooses its headers: halves of surrogate pairs, NUL, control characters, texts of any length.
 Such a text may get only through this module into a log or an error (:func:`quoted`), an event or XCom
-(:func:`event_value`), a terminal (:func:`printable`), a page (:func:`label`) and another row (:func:`row_text`, for a
-single header :func:`header_value`). ASCII JSON, which ``json.dumps`` writes by default, is safe.
+(:func:`event_value`), a terminal (:func:`printable`), a page (:func:`label`), a metric (:func:`metric_labels`) and
+another row (:func:`row_text`, for a single header :func:`header_value`). ASCII JSON, which ``json.dumps`` writes by
+default, is safe.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 QUOTED = 200
 """The most characters of a value in a log line or in an error."""
@@ -85,6 +87,12 @@ def sentence(text: str) -> str:
     """
     cut = text if len(text) <= SENTENCE else f"{text[:SENTENCE]}..."
     return _CONTROL_OR_BREAK.sub(_escape, cut)
+
+
+def metric_labels(labels: Mapping[str, str]) -> str:
+    """Return the labels of a metric in the text formats of Prometheus and of OpenMetrics."""
+    escaped = {name: re.sub(r'[\\"]', r"\\\g<0>", text).replace("\n", r"\n") for name, text in labels.items()}
+    return ",".join(f'{name}="{text}"' for name, text in escaped.items())
 
 
 def row_text(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import socket
 import threading
 import time
@@ -18,6 +17,7 @@ from airflow_sqlqueue.endpoint.options import ConsumeResult
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.options import option_of, plain
+from airflow_sqlqueue.untrusted import metric_labels
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Health:
 
     def exposition(self) -> str:
         """Return the metrics in Prometheus's text format."""
-        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in self._labels.items())
+        labels = metric_labels(self._labels)
         lines = [
             "# HELP sqlqueue_consume_ready 1 while the server answers and the consumer is not stopping, else 0.",
             "# TYPE sqlqueue_consume_ready gauge",
@@ -74,10 +74,6 @@ class Health:
                 f"{metric}{{{labels}}} {self.counts[name]}",
             ]
         return "\n".join([*lines, ""])
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r'[\\"]', r"\\\g<0>", text).replace("\n", r"\n")
 
 
 class _Request(BaseHTTPRequestHandler):

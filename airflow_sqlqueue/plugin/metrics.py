@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -24,6 +23,7 @@ from airflow_sqlqueue.plugin import settings
 from airflow_sqlqueue.plugin.addresses import catalogs_of
 from airflow_sqlqueue.plugin.servers import Server, server_of, shown_connections
 from airflow_sqlqueue.plugin.snapshots import SNAPSHOTS, Snapshot
+from airflow_sqlqueue.untrusted import metric_labels
 
 log = logging.getLogger(__name__)
 
@@ -85,15 +85,8 @@ def exposition(samples: list[Sample]) -> str:
         lines += [f"# TYPE {name} {family.kind}", f"# HELP {name} {family.text}"]
         suffix = "_total" if family.kind == "counter" else ""
         for labels, value in own:
-            shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-            lines.append(
-                f"{name}{suffix}{{{shown}}} {value:.3f}" if value % 1 else f"{name}{suffix}{{{shown}}} {value:.0f}"
-            )
+            lines.append(f"{name}{suffix}{{{metric_labels(labels)}}} {value:{'.3f' if value % 1 else '.0f'}}")
     return "\n".join([*lines, "# EOF", ""])
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r'[\\"]', r"\\\g<0>", text).replace("\n", r"\n")
 
 
 def _scrape() -> list[Sample]:
