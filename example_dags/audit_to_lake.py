@@ -37,7 +37,7 @@ QUEUE = "{{ params.queue_name }}"
 
 
 def to_lake(spark: SparkSession, batch: Batch, **targets: str) -> dict[str, Any]:
-    """Return the job. It is imported when it runs, so that the parsing of this file does not load Spark."""
+    """Run the job, which is imported only here, so that the parsing of this file does not load Spark."""
     from audit_job import run
 
     return run(spark, batch, **targets)

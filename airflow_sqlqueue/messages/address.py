@@ -59,7 +59,7 @@ def check_identifier(identifier: str) -> None:
 
 
 def has_valid_length(identifier: str) -> bool:
-    """Return whether a text is short enough for a name on the server."""
+    """Return whether a text is short enough for a name on the server; half a surrogate pair counts as a character."""
     return len(identifier.encode("utf-16-le", "surrogatepass")) // 2 <= MAX_IDENTIFIER_LENGTH
 
 
@@ -188,8 +188,7 @@ def hashed_name(name: str) -> str:
 
     Those versions hashed the bytes of the machine's code page; for names outside ASCII this function uses Windows-1252.
     """
-    # Half a surrogate pair counts here as a character; check_identifier refuses it later.
-    if len(name.encode("utf-16-le", "surrogatepass")) // 2 <= MAX_IDENTIFIER_LENGTH:
+    if has_valid_length(name):
         return name
     digest = hashlib.md5(name.encode("cp1252", "replace"), usedforsecurity=False).digest()
     return str(uuid.UUID(bytes_le=digest))

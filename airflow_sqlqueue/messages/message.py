@@ -341,8 +341,7 @@ def _members(text: str) -> object:
 
 
 def _string(text: str, position: int) -> tuple[str, int]:
-    if text[position : position + 1] != '"':
-        raise ValueError(position)
+    _after(text, position, '"')
     name, position = _DECODER.raw_decode(text, position)
     return str(name), position
 

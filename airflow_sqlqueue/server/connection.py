@@ -16,14 +16,13 @@ from airflow_sqlqueue.server.browser import unknown_host
 from airflow_sqlqueue.server.libraries import missing_for_driver
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.server.sql import query
-from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, safe_cause, state_and_number
+from airflow_sqlqueue.server.translation import BUSY, LOGIN, LOST, REPLICA, safe_cause, state_and_number
 from airflow_sqlqueue.untrusted import is_text
 
 if TYPE_CHECKING:
     import pyodbc
 
 _PROBE_SECONDS = 2.0
-_LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
 _CUT = ("eof", "syscall", "reset", "closed", "broken pipe", "error code 0x", "timeout")
 """Words for a connection that broke during the encryption handshake, for example because the server stopped."""
 
@@ -136,7 +135,7 @@ def _refusal(settings: ConnectionSettings, error: Exception) -> errors.SqlQueueE
         )
     if number in BUSY | LOST:
         return errors.ServerBusyError(f"The server at {where} starts, fails over or is overloaded: try again later.")
-    if number in _LOGIN or state == "28000":
+    if number in LOGIN or state == "28000":
         return _refused(settings)
     if found := _INVALID.search(str(error)):
         return errors.ConfigurationError(

@@ -34,8 +34,8 @@ LEDGER_SCHEMA = "sqlqueue"
 """The schema of this package's own tables by default."""
 
 _DEFAULTS = {"APP": APPLICATION_NAME, "Encrypt": "yes", "LongAsMax": "yes"}
-"""Default ODBC keywords. Driver 17 would encrypt only the login and check no certificate. Without LongAsMax a text of
-more than 2,000 characters is declared as ntext, which no function accepts (error 402)."""
+"""Default ODBC keywords. Driver 17 would encrypt only the login and check no certificate. LongAsMax is for statements
+of other code on the connection; :func:`.cursors.declared_types` is for ours."""
 
 _INSTANCE = re.compile(r"[\w#&$]{1,16}")
 

@@ -23,15 +23,17 @@ later try may succeed."""
 REPLICA = {952, 976, 978, 983, 3906}
 """Errors of a database that is not, or not yet, a primary replica: after a failover another server has the primary."""
 
-_LOGIN = {4060, 4064, 15247, 18452, 18456, 18470, 18486, 18487, 18488}
+LOGIN = {4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488}
+"""Errors of a refused login, or of a database that it cannot open."""
+
 _SERVER_STATE = {701, 802, 911, 942, 945, 1101, 1105, 6002, 8645, 8651, 9002}
 _PLAIN = (
     BUSY
     | REPLICA
     | LOST
-    | _LOGIN
+    | LOGIN
     | _SERVER_STATE
-    | {229, 230, 262, 297, 300, 601, 916, 1205, 1222, 1934, 3621, 3902, 3903}
+    | {229, 230, 262, 297, 300, 601, 916, 1205, 1222, 1934, 3621, 3902, 3903, 15247}
 )
 """Errors about locks, space, permissions and logins, whose texts contain names but no value of a row.
 
