@@ -312,7 +312,7 @@ def _members(text: str) -> object:
     Reading stops at an array or an object as a value, and after too many headers: such headers are malformed in any
     case.
     """
-    position = _skip(text, 0)
+    position = skip_blanks(text, 0)
     if text[position : position + 1] != "{":
         if text[position : position + 1] != "[":
             return _DECODER.decode(text)
@@ -320,38 +320,41 @@ def _members(text: str) -> object:
             raise ValueError(position)
         return _NESTED
     found = _Pairs()
-    position = _skip(text, position + 1)
+    position = skip_blanks(text, position + 1)
     while text[position : position + 1] != "}" or found:
         name, position = _string(text, position)
-        position = _skip(text, _after(text, _skip(text, position), ":"))
+        position = after_character(text, position, ":")
         if text[position : position + 1] in _NESTED:
             found.append((name, _NESTED))
             return found
         value, position = _DECODER.raw_decode(text, position)
         found.append((name, value))
-        position = _skip(text, position)
+        position = skip_blanks(text, position)
         if len(found) > MAX_HEADERS:
             return found
         if text[position : position + 1] == "}":
             break
-        position = _skip(text, _after(text, position, ","))
-    if _skip(text, position + 1) != len(text):
+        position = after_character(text, position, ",")
+    if skip_blanks(text, position + 1) != len(text):
         raise ValueError(position)
     return found
 
 
 def _string(text: str, position: int) -> tuple[str, int]:
-    _after(text, position, '"')
+    after_character(text, position, '"')
     name, position = _DECODER.raw_decode(text, position)
     return str(name), position
 
 
-def _after(text: str, position: int, expected: str) -> int:
+def after_character(text: str, position: int, expected: str) -> int:
+    """Return the place after a character of a JSON text and the blanks around it. Raises ValueError for another one."""
+    position = skip_blanks(text, position)
     if text[position : position + 1] != expected:
         raise ValueError(position)
-    return position + 1
+    return skip_blanks(text, position + 1)
 
 
-def _skip(text: str, position: int) -> int:
+def skip_blanks(text: str, position: int) -> int:
+    """Return the place after the blanks of a JSON text."""
     found = _SPACE.match(text, position)
     return position if found is None else found.end()

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import binascii
 import json
-import re
 from base64 import b64decode
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any
 
 from airflow_sqlqueue.messages.envelope.times import format_time, parse_time
-from airflow_sqlqueue.messages.message import HeaderNames, Headers
+from airflow_sqlqueue.messages.message import HeaderNames, Headers, after_character, skip_blanks
 
 STRUCTURED = "application/cloudevents+json"
 """The content type of a message whose body is the whole event."""
@@ -26,7 +25,6 @@ _PREFIXES = ("ce-", "cloudevents:")
 """Beginnings of headers with an event's attributes, in the bindings for HTTP and AMQP, in lower case."""
 
 _REQUIRED = {"id", "source", "type"}
-_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def unwrapped(headers: Headers, body: bytes) -> tuple[dict[str, str | None], bytes] | None:
@@ -116,32 +114,19 @@ def _members(text: str) -> dict[str, tuple[Any, str]]:
     """
     decoder = json.JSONDecoder(parse_int=str, parse_float=str)
     found: dict[str, tuple[Any, str]] = {}
-    at, separator = _after(text, 0, "{"), ","
+    at, separator = after_character(text, 0, "{"), ","
     while separator == ",":
         if not found and text[at] == "}":
             return found
         name, at = decoder.raw_decode(text, at)
         if not isinstance(name, str):
             raise ValueError("A name is a text.")
-        start = _after(text, at, ":")
+        start = after_character(text, at, ":")
         value, end = decoder.raw_decode(text, start)
         found[name.lower()] = (value, text[start:end])
-        at = _space(text, end)
+        at = skip_blanks(text, end)
         separator = text[at]
-        at = _space(text, at + 1)
+        at = skip_blanks(text, at + 1)
     if separator != "}" or at != len(text):
         raise ValueError("The text is no JSON object.")
     return found
-
-
-def _after(text: str, at: int, character: str) -> int:
-    at = _space(text, at)
-    if text[at] != character:
-        raise ValueError(f"A {character} is missing.")
-    return _space(text, at + 1)
-
-
-def _space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
