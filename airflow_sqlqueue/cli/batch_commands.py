@@ -185,7 +185,7 @@ def quarantine(
     quarantined = common.connect().quarantine
     if requeue:
         quarantined.requeue(queue, requeue)
-        common.show({"requeued": len(requeue)})
+        common.show({"requeued": len(set(requeue))})
         return
     found = quarantined.list(queue)
     plain = (type(None), int, str)

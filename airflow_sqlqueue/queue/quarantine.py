@@ -118,6 +118,6 @@ class Quarantine(OwnTable):
         columns, values = moved["columns"], moved["values"]
         statement = self.query("quarantine.requeue", queue=identifier(queue.address), columns=columns, values=values)
         with self.session.transaction():
-            for number in whole_numbers("numbers", numbers):
+            for number in dict.fromkeys(whole_numbers("numbers", numbers)):
                 if self.session.value(statement, number, stored_name(queue.address.canonical), number) != 1:
                     raise MessageNotFoundError(f"No message {number} of {queue.address.canonical} is in quarantine.")

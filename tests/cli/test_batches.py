@@ -164,7 +164,7 @@ def test_quarantined_messages_are_listed_and_put_back(url: str, drained: tuple[s
     assert (aside["batch_id"], aside["body_bytes"]) == (batch["batch_id"], 1)
     assert "half a surrogate pair" in sqlqueue("quarantine", name, url=url).stdout
     number = str(aside["number"])
-    assert answer("quarantine", name, "--requeue", number, url=url) == {"requeued": 1}
+    assert answer("quarantine", name, *("--requeue", number) * 2, url=url) == {"requeued": 1}
     assert answer("depth", name, url=url)["messages"] == 1
     assert answer("quarantine", name, url=url) == []
     gone = sqlqueue("quarantine", name, "--requeue", number, url=url)
