@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -49,7 +50,7 @@ def compare_page(queue: QueueTable, looks: int = 5, queues: int = QUEUES) -> lis
     return [
         Comparison(f"{name}, first look", first, "the bound", BOUND, unit="ms", note="has no bound"),
         Comparison(f"{name}, slowest look", max(later), "the bound", BOUND, bound=1, limit=True, unit="ms"),
-        Comparison(f"{name}, median", _median(later), "bare looks, median", _median(bare), unit="ms"),
+        Comparison(f"{name}, median", median(later), "bare looks, median", median(bare), unit="ms"),
     ]
 
 
@@ -117,7 +118,3 @@ def _timed(work: Any) -> float:
     started = time.perf_counter()
     work()
     return (time.perf_counter() - started) * 1_000
-
-
-def _median(times: list[float]) -> float:
-    return sorted(times)[len(times) // 2]

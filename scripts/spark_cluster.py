@@ -49,7 +49,7 @@ class SparkCluster:
     def __enter__(self) -> SparkCluster:
         with ExitStack() as stack:
             self._folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sqlqueue-spark-"))
-            master = stack.enter_context(_Daemon("master.Master", "--host", _ADDRESS, "--port", "0", ui="--webui-port"))
+            master = stack.enter_context(_Daemon("master.Master"))
             self.url = master.started(rf"Starting Spark master at (spark://{_ADDRESS}:\d+)")
             self._stack = stack
             started = [self._start_worker() for _ in range(self._workers)]
@@ -67,8 +67,7 @@ class SparkCluster:
 
     def _start_worker(self) -> _Daemon:
         size = ("--cores", str(self._cores), "--memory", f"{_MEMORY}m", "--work-dir", self._folder)
-        worker = _Daemon("worker.Worker", "--host", _ADDRESS, "--port", "0", *size, self.url, ui="--webui-port")
-        return self._stack.enter_context(worker)
+        return self._stack.enter_context(_Daemon("worker.Worker", *size, self.url))
 
     def settings(self, executors: int, config: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the settings of a session that waits for all of its ``executors``."""
@@ -87,12 +86,13 @@ _REGISTERED = r"(Successfully registered) with master"
 class _Daemon:
     """A master or a worker, in a process group of its own with the executors that it starts; a context manager."""
 
-    def __init__(self, name: str, *arguments: str, ui: str) -> None:
+    def __init__(self, name: str, *arguments: str) -> None:
         spec = find_spec("pyspark")
         if spec is None or spec.origin is None:
             raise RuntimeError("Spark is missing: install pyspark.")
         launcher = Path(spec.origin).parent / "bin" / "spark-class"
-        self._name, self._command = name, [str(launcher), f"{_DEPLOY}.{name}", *arguments, ui, "0"]
+        place = ("--host", _ADDRESS, "--port", "0", "--webui-port", "0")
+        self._name, self._command = name, [str(launcher), f"{_DEPLOY}.{name}", *place, *arguments]
         self._lines: deque[str] = deque(maxlen=200)
         self._news = threading.Condition()
         self._ended = False
