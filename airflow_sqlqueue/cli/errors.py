@@ -13,7 +13,7 @@ import typer
 
 from airflow_sqlqueue.cli.commands import parameters_of
 from airflow_sqlqueue.cli.options import Common, DryRun, ListOptions, QueueArgument, header_values, read_body
-from airflow_sqlqueue.cli.output import note, progress_bar, stdout
+from airflow_sqlqueue.cli.output import note, progress_bar, stdout, told_so_far
 from airflow_sqlqueue.client.errors import ArchiveManager, ErrorManager
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import HeaderNames
@@ -194,14 +194,20 @@ def _act(
         given["confirm"] = typer.confirm(f"{action.about[:-1]}, in {queue}?", err=True, abort=True)
     client = common.connect()
     where = with_whole_ids(where, client.errors.archived if action.archived else client.errors, queue)
-    with progress_bar(action.label, None) as update:
+    went = "counted" if options.dry_run else action.done
+    with told_so_far(went, "stayed") as told, progress_bar(action.label, None) as update:
+
+        def on_progress(done: ErrorQueueResult) -> None:
+            update(done.messages)
+            told(done.messages)
+
         done = client.errors.act(
             action.name,
             queue,
             filters=where,
             all_messages=all_messages,
             options=options,
-            on_progress=lambda done: update(done.messages),
+            on_progress=on_progress,
             **given,
         )
     _print(common, client.find(queue).canonical, action, done)

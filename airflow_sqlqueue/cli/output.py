@@ -15,7 +15,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from airflow_sqlqueue.errors import SqlQueueError, TransientError
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.untrusted import printable
 
 _WIDEST = 100_000
@@ -166,6 +168,32 @@ def progress_bar(what: str, total: int | None) -> Iterator[Any]:
     with Progress(*columns, TimeRemainingColumn(), console=stderr, transient=True) as bar:
         task = bar.add_task(what, total=total, note="")
         yield lambda done, note="": bar.update(task, completed=done, note=note)
+
+
+@contextmanager
+def told_so_far(done: str, others: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes the number of messages so far, which is printed where the work ends early.
+
+    An error that refuses the work before its first message says all by itself.
+
+    :param done: the participle for what happened to the messages, as ``moved``.
+    :param others: what about the others, as ``stayed``.
+    """
+    so_far = 0
+
+    def take(messages: int) -> None:
+        nonlocal so_far
+        so_far = messages
+
+    try:
+        yield take
+    except BaseException as error:
+        # An interrupted COMMIT may have taken effect.
+        refused = isinstance(error, SqlQueueError) and not isinstance(error, TransientError)
+        if so_far or not refused:
+            least = f"{done[:1].upper()}{done[1:]} at least {count_of(so_far, 'message')}"
+            note(f"{least}; all others {others}: run it again to go on.")
+        raise
 
 
 def counted(items: Iterable[Any], update: Any, step: int = 500) -> Iterator[Any]:

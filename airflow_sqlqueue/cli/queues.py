@@ -19,9 +19,9 @@ from airflow_sqlqueue.cli.options import (
     QueueListOptions,
     QueueOptions,
 )
-from airflow_sqlqueue.cli.output import counted, note, progress_bar
+from airflow_sqlqueue.cli.output import counted, progress_bar, told_so_far
 from airflow_sqlqueue.client.queues import Queue
-from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.options import option
@@ -177,20 +177,8 @@ def forward(
 ) -> None:
     """Move messages to another queue of the server, unchanged."""
     source = target.connect_queue()
-    moved = 0
-
-    def on_progress(messages: int) -> None:
-        nonlocal moved
-        moved = messages
-
-    try:
-        done = source.forward(to_queue, replace(options, where=selected.filter()), on_progress=on_progress)
-    except BaseException as error:
-        # An interrupted COMMIT may have taken effect.
-        refused = isinstance(error, SqlQueueError) and not isinstance(error, TransientError)
-        if moved or not refused:
-            note(f"At least {moved:,} messages were moved, all others are in {source.address}: run it again to go on.")
-        raise
+    with told_so_far("moved", f"are in {source.address}") as moved:
+        done = source.forward(to_queue, replace(options, where=selected.filter()), on_progress=moved)
     values = {"queue": source.address.canonical, "to_queue": to_queue, **asdict(done)}
     target.show({**values, "seconds": round(done.seconds, 3)})
 

@@ -19,6 +19,7 @@ import pytest
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import forwarding
+from airflow_sqlqueue.queue.errors.bulk_action import BulkAction
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
@@ -143,17 +144,34 @@ def test_a_move_that_is_interrupted_says_how_many_it_moved(
     client = QueueClient.from_url(url)
     client.queue(name).send([Message({}, b"x")] * 500)
     answer("create", f"{name}.to", url=url)
-    move, moves = forwarding._move, []
-
-    def interrupted_in_the_second(*arguments: Any) -> Any:
-        moves.append(arguments)
-        if len(moves) == 2:
-            raise KeyboardInterrupt
-        return move(*arguments)
-
-    monkeypatch.setattr(forwarding, "_move", interrupted_in_the_second)
+    monkeypatch.setattr(forwarding, "_move", interrupted_in_the_second(forwarding._move))
     done = sqlqueue("forward", name, f"{name}.to", url=url)
     assert done.returncode == 130
-    assert f"At least 500 messages were moved, all others are in {name}@[dbo]@[sqlqueue]" in done.stderr
+    assert f"Moved at least 500 messages; all others are in {name}@[dbo]@[sqlqueue]" in done.stderr
     assert "Traceback" not in done.stderr
     assert [client.queue(queue).depth().messages for queue in (name, f"{name}.to")] == [50, 500]
+
+
+def test_an_action_that_is_interrupted_says_how_many_it_took(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BulkAction, "_commit", interrupted_in_the_second(BulkAction._commit))
+    queue = QueueClient.from_url(url).queue(name)
+    queue.send([Message({}, b"x")] * 150)
+    done = sqlqueue("archive", name, "--all", "--reason", "x", url=url)
+    assert done.returncode == 130
+    assert "Archived at least 128 messages; all others stayed: run it again to go on." in done.stderr
+    assert queue.depth().messages == 72
+
+
+def interrupted_in_the_second(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does the same once, and is interrupted when it is called again."""
+    calls: list[object] = []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return function(*arguments)
+
+    return interrupted
