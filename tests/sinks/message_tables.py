@@ -232,6 +232,11 @@ def check_other_schemas(place: Place) -> None:
     assert unparsed == [4, 2, 0, 0]
     reparse(place.spark, place.location, **place.options)
     assert place.content() == wanted
+    # The same with other types that have tables.
+    batch, wanted = batches_in(place.tmp_path)(messages, batch_id="batch-2"), wanted + expected(messages, "batch-2")
+    for types in (f"!{TYPES[0]}", "*", f"!{TYPES[1]}"):
+        write_message_tables(place.spark, batch, place.location, schemas=folder, types=types, **place.options)
+        assert Counter((key, said(text)) for key, text in place.content().elements()) == wanted
 
 
 def check_killed_compaction(place: Place, method: str, number: int, when: str) -> None:

@@ -29,7 +29,7 @@ def leave_out_parsed(lake: CommitFormat, key: AnyKey, messages: Mapping[str, int
     """
     from pyspark.sql import functions as sf
 
-    numbers, of_types = {name_key(table): number for table, number in messages.items()}, _of_types(lake, messages)
+    numbers, of_types = {name_key(table): number for table, number in messages.items()}, _of_types(lake, key, messages)
     if not of_types:
         return
     counts = (
@@ -41,15 +41,18 @@ def leave_out_parsed(lake: CommitFormat, key: AnyKey, messages: Mapping[str, int
         found.setdefault(table, {})[attempt] = count
     for table, attempts in found.items():
         # A type without a message that is parsed in this run may have its messages in its table.
-        is_parsed = name_key(of_types[table][0]) in numbers
+        is_parsed = all(name_key(each) in numbers for each in of_types[table])
         if is_parsed and sum(attempts.values()) == numbers.get(name_key(table)):
             continue
         for attempt, count in sorted(attempts.items()):
             _leave_out(lake, of_types[table], table, key, attempt, count)
 
 
-def _of_types(lake: CommitFormat, messages: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return the tables of unparsed messages that may have some of a batch, with the tables of their types."""
+def _of_types(lake: CommitFormat, key: AnyKey, messages: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return the tables of unparsed messages that may have some of a batch, with the tables of their types.
+
+    Of messages without a table in one run, another run with other ``types`` may have written all tables of their types.
+    """
     existing = {name_key(table): table for table in lake.tables()}
     written = {name_key(lake.of_type(table)) for table in messages}
     found = {}
@@ -57,10 +60,16 @@ def _of_types(lake: CommitFormat, messages: Mapping[str, int]) -> dict[str, list
         of_type = name_key(lake.of_type(table))
         if of_type != name_key(table) and of_type in written and of_type in existing:
             found[table] = [existing[of_type]]
-    parsed = [table for table in messages if lake.of_type(table) == table]
     of_none = existing.get(name_key(lake.table(None, is_unparsed=True)))
-    if parsed and of_none is not None:
-        found[of_none] = parsed
+    if of_none is not None and _has_batches(lake, of_none):
+        # There may be as many types as messages, but not as many tables.
+        names = _of_batch(lake, of_none, key).where("message_type IS NOT NULL").select("message_type").distinct()
+        tables = (
+            existing.get(name_key(lake.table(name, is_unparsed=is_unparsed)))
+            for (name,) in names.toLocalIterator()
+            for is_unparsed in (False, True)
+        )
+        found[of_none] = [table for table in tables if table is not None]
     new = set(map(name_key, messages))
 
     def has_batches(table: str) -> bool:
