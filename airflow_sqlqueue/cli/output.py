@@ -177,7 +177,7 @@ def told_so_far(done: str, others: str) -> Iterator[Callable[[int], None]]:
     An error that refuses the work before its first message says all by itself.
 
     :param done: the participle for what happened to the messages, as ``moved``.
-    :param others: what the others do, as ``stayed``.
+    :param others: the end of the sentence about the others, as ``stayed``.
     """
     so_far = 0
 
