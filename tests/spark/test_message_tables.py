@@ -112,8 +112,8 @@ def test_every_message_is_in_one_table(
 
 
 def test_a_second_run_replaces_its_own_rows_alone(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
-    """A file and an audit table in the location stay."""
-    lake = str(tmp_path / "lake")
+    """A file and an audit table in the location stay, whose folder may be called as a partition."""
+    lake = str(tmp_path / "batch_id=1" / "lake")
     first, second = make_batch(sent(ORDER, order(1), order(2))), make_batch(sent(ORDER, order(3)), batch_id="batch-2")
     audit_table(spark, first, f"{lake}/audit")
     Path(lake, "README.txt").write_text("Tables of orders.")

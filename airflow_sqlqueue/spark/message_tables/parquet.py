@@ -204,6 +204,6 @@ def _counted(spark: SparkSession, folders: Sequence[str]) -> dict[str, int]:
 
     if not folders:
         return {}
-    table = sf.regexp_extract("_metadata.file_path", f"/([^/]+)/{COLUMN}=", 1)
-    # A path is a URI there.
+    # A path is a URI there. A folder above the tables may be called as a partition.
+    table = sf.regexp_extract("_metadata.file_path", f".*/([^/]+)/{COLUMN}=", 1)
     return {unquote(name): number for name, number in footers(spark, *folders).groupBy(table).count().collect()}
