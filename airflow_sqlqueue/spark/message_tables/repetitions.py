@@ -7,7 +7,7 @@ Source: docs/design.md, "Tables of message types".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from functools import cache, reduce
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.names import name_key
@@ -60,22 +60,23 @@ def _of_types(lake: CommitFormat, key: AnyKey, messages: Mapping[str, int]) -> d
         of_type = name_key(lake.of_type(table))
         if of_type != name_key(table) and of_type in written and of_type in existing:
             found[table] = [existing[of_type]]
+    new = set(map(name_key, messages))
+
+    @cache
+    def has_batches(table: str) -> bool:
+        # A table that this run has written needs no look.
+        return name_key(table) in new or _has_batches(lake, table)
+
     of_none = existing.get(name_key(lake.table(None, is_unparsed=True)))
-    if of_none is not None and _has_batches(lake, of_none):
-        # There may be as many types as messages, but not as many tables.
+    if of_none is not None and has_batches(of_none):
+        # There may be as many types as messages, but not as many tables; names that differ in case alone have one.
         names = _of_batch(lake, of_none, key).where("message_type IS NOT NULL").select("message_type").distinct()
         tables = (
             existing.get(name_key(lake.table(name, is_unparsed=is_unparsed)))
             for (name,) in names.toLocalIterator()
             for is_unparsed in (False, True)
         )
-        found[of_none] = [table for table in tables if table is not None]
-    new = set(map(name_key, messages))
-
-    def has_batches(table: str) -> bool:
-        # A table that this run has written needs no look.
-        return name_key(table) in new or _has_batches(lake, table)
-
+        found[of_none] = list(dict.fromkeys(table for table in tables if table is not None))
     known = {table: list(filter(has_batches, types)) for table, types in found.items() if has_batches(table)}
     return {table: types for table, types in known.items() if types}
 
