@@ -138,6 +138,7 @@ def peek(
 
 def _heads(table: QueueTable, count: int, after: int) -> Iterator[MessageHead]:
     """Yield the first messages: one page ends after some bytes of headers too."""
+    # Not browsing.pages, which asks the server nothing about a start that no column can hold, and so refuses none.
     while count:
         page = browse(table, count, after=after)
         yield from page

@@ -341,7 +341,8 @@ def _members(text: str) -> object:
 
 
 def _string(text: str, position: int) -> tuple[str, int]:
-    after_character(text, position, '"')
+    if text[position : position + 1] != '"':
+        raise ValueError(position)
     name, position = _DECODER.raw_decode(text, position)
     return str(name), position
 

@@ -45,5 +45,5 @@ def test_columns_that_identify_a_row_are_never_null() -> None:
 
 
 def test_each_parameter_of_numbered_rows_has_a_type() -> None:
-    """One without a type gets that of its value, and each length of a text makes another plan."""
+    """A parameter without a type gets that of its value, and each length of a text makes another plan."""
     assert str(numbered(3)["rows"]).count("?") == len(numbered_sizes(3))
