@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -174,7 +175,8 @@ def progress_bar(what: str, total: int | None) -> Iterator[Any]:
 def told_so_far(done: str, others: str) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes the number of messages so far, which is printed where the work ends early.
 
-    An error that refuses the work before its first message says all by itself.
+    An error that refuses the work before its first message says all by itself. SIGTERM ends the block as Ctrl-C does,
+    with exit code 143; a second one ends the command at once.
 
     :param done: the participle for what happened to the messages, as ``moved``.
     :param others: the end of the sentence about the others, as ``stayed``.
@@ -185,6 +187,11 @@ def told_so_far(done: str, others: str) -> Iterator[Callable[[int], None]]:
         nonlocal so_far
         so_far = messages
 
+    def stop(number: int, _: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield take
     except BaseException as error:
@@ -194,6 +201,8 @@ def told_so_far(done: str, others: str) -> Iterator[Callable[[int], None]]:
             least = f"{done[:1].upper()}{done[1:]} at least {count_of(so_far, 'message')}"
             note(f"{least}; all others {others}: run it again to go on.")
         raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def counted(items: Iterable[Any], update: Any, step: int = 500) -> Iterator[Any]:

@@ -25,6 +25,8 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
 from tests.cli.runner import answer, sqlqueue
 
+SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+
 
 @pytest.fixture
 def name(url: str) -> str:
@@ -60,7 +62,7 @@ def draining(url: str, name: str, tmp_path: Path) -> Iterator[Callable[[], Any]]
         yield start
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@SIGNALS
 def test_an_interrupted_drain_names_its_batch_and_the_command_that_resumes_it(
     url: str, name: str, draining: Any, number: signal.Signals, code: int
 ) -> None:
@@ -138,40 +140,42 @@ def test_an_open_batch_is_abandoned(url: str, name: str, draining: Any) -> None:
     assert sqlqueue("batches", "--queue", name, "--older-than", "0s", url=url).stderr == ""
 
 
+@SIGNALS
 def test_a_move_that_is_interrupted_says_how_many_it_moved(
-    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
 ) -> None:
     client = QueueClient.from_url(url)
     client.queue(name).send([Message({}, b"x")] * 500)
     answer("create", f"{name}.to", url=url)
-    monkeypatch.setattr(forwarding, "_move", interrupted_in_the_second(forwarding._move))
+    monkeypatch.setattr(forwarding, "_move", interrupted_in_the_second(number, forwarding._move))
     done = sqlqueue("forward", name, f"{name}.to", url=url)
-    assert done.returncode == 130
+    assert done.returncode == code
     assert f"Moved at least 500 messages; all others are in {name}@[dbo]@[sqlqueue]" in done.stderr
     assert "Traceback" not in done.stderr
     assert [client.queue(queue).depth().messages for queue in (name, f"{name}.to")] == [50, 500]
 
 
+@SIGNALS
 def test_an_action_that_is_interrupted_says_how_many_it_took(
-    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
 ) -> None:
-    monkeypatch.setattr(BulkAction, "_commit", interrupted_in_the_second(BulkAction._commit))
+    monkeypatch.setattr(BulkAction, "_commit", interrupted_in_the_second(number, BulkAction._commit))
     queue = QueueClient.from_url(url).queue(name)
     queue.send([Message({}, b"x")] * 150)
     done = sqlqueue("archive", name, "--all", "--reason", "x", url=url)
-    assert done.returncode == 130
+    assert done.returncode == code
     assert "Archived at least 128 messages; all others stayed: run it again to go on." in done.stderr
     assert queue.depth().messages == 72
 
 
-def interrupted_in_the_second(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that does the same once, and is interrupted when it is called again."""
+def interrupted_in_the_second(number: signal.Signals, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does the same once, and sends this process the signal when it is called again."""
     calls: list[object] = []
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(arguments)
         if len(calls) == 2:
-            raise KeyboardInterrupt
+            signal.raise_signal(number)
         return function(*arguments)
 
     return interrupted
