@@ -56,6 +56,8 @@ class ServerTask(BaseOperator):
     """Origin and destination of the messages, once the task has moved some."""
     switches: frozenset[str] = frozenset()
     """Parameters of this package that are True or False. None is templated, and a text would always be true."""
+    given_conditions: frozenset[str] = frozenset()
+    """Names of the conditions on messages that the DAG gives, before templates are rendered."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -236,8 +238,9 @@ def check_named_once(
         routing.check_named_once(queue_name, endpoint, parameters)
 
 
-def check_options(task: BaseOperator, *kinds: type[Options | TimeFilter]) -> None:
+def check_options(task: ServerTask, *kinds: type[Options | TimeFilter]) -> None:
     """Check the names in the task's mappings when the DAG is parsed; a template of a mapping has none before a run."""
+    task.given_conditions = _conditions_of(task)
     for kind in kinds:
         values = vars(task)[kind.parameter]
         with _in_task(task.task_id):
@@ -258,34 +261,38 @@ def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
     return default if found is None else found
 
 
-def conditions_of(older_than: Any, filters: Any) -> frozenset[str]:
-    """Return the names of the given conditions of a deletion: the age, the filter, and the conditions of the filter."""
-    within = filters if isinstance(filters, Mapping) else {}
-    given = {**within, "older_than": older_than, "filters": filters}
-    return frozenset(name for name, value in given.items() if value is not None)
+def check_conditions(task: ServerTask) -> None:
+    """Raise :class:`ConfigurationError` for a condition that a template has rendered to nothing.
 
-
-def check_conditions(older_than: Any, filters: Any, given: frozenset[str]) -> None:
-    """Raise :class:`ConfigurationError` for a condition of a deletion that a template has rendered to nothing.
-
-    A deletion without an age takes messages of any age that a filter beside it matches, and so on. A native template,
-    and the output of a task, may be None. ``given`` are the conditions before that.
+    A task without it would take other messages too: a deletion without an age takes those of any age that a filter
+    beside it matches. A native template, and the output of a task, may be None.
     """
+    older_than = vars(task).get("older_than")
     if older_than is not None and interval("older_than", older_than) is None:
         raise ConfigurationError(
             f"older_than is {quoted(str(older_than))}: give a time, or leave it out to delete messages of any age."
         )
-    if missing := sorted(given - conditions_of(older_than, filters)):
+    if missing := sorted(task.given_conditions - _conditions_of(task)):
         raise ConfigurationError(
-            f"{missing[0]} is None, as a template or a task gives it: give a value, or leave it out to delete messages "
+            f"{missing[0]} is None, as a template or a task gives it: give a value, or leave it out to take messages "
             "without regard to it."
         )
 
 
-def message_filter(filters: Mapping[str, Any] | None) -> MessageFilter | None:
-    """Return a filter of messages from its conditions; None for None. Raises :class:`ConfigurationError`."""
+def _conditions_of(task: ServerTask) -> frozenset[str]:
+    """Return the names of the given conditions of a task: the age, the filter, and the conditions of the filter."""
+    filters = vars(task).get("filters")
+    given = {**(filters if isinstance(filters, Mapping) else {}), "filters": filters}
+    given["older_than"] = vars(task).get("older_than")
+    return frozenset(name for name, value in given.items() if value is not None)
+
+
+def message_filter(task: ServerTask) -> MessageFilter | None:
+    """Return the filter of messages from the task's ``filters``; None for None. Raises :class:`ConfigurationError`."""
     from airflow_sqlqueue.queue.filters import MessageFilter
 
+    check_conditions(task)
+    filters = vars(task)["filters"]
     return None if filters is None else MessageFilter.of(filters)
 
 

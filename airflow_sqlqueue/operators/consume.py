@@ -146,7 +146,7 @@ class SqlQueueConsumeOperator(LimitedTask):
         return ConsumeOptions.of(
             self.consume_options,
             **self.limits(),
-            where=message_filter(self.filters),
+            where=message_filter(self),
             endpoint=self.endpoint,
             data_bus=None if self.data_bus is None else data_bus_at(self.data_bus),
         )

@@ -299,7 +299,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         own_copy = f"{dag_id}.{task_id}" if map_index < 0 else f"{dag_id}.{task_id}.{map_index}"
         return DrainRequest(
             options=self._check(),
-            where=message_filter(self.filters),
+            where=message_filter(self),
             copy=self.copy,
             incremental=self._copy_name(own_copy),
             redaction=redactor_of(self.redaction, self.redaction_conn_id),

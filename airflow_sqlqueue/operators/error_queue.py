@@ -14,7 +14,6 @@ from airflow_sqlqueue.operators.base import (
     RoutedTask,
     check_conditions,
     check_options,
-    conditions_of,
     note_counts,
     task_key,
     templated,
@@ -99,7 +98,6 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
         self.confirm = confirm
         self.only_count = only_count
         self.error_queue_options = error_queue_options
-        self._conditions = conditions_of(older_than, filters)
         check_options(self, ErrorQueueOptions, ErrorFilter)
         given = [name for name, value in self._inputs().items() if value not in (None, "", False)]
         action_named(action).check(given, dry_run=only_count)
@@ -107,7 +105,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
     def execute(self, context: Context) -> dict[str, Any]:
         action = action_named(self.action)
         with fail_without_retry():
-            check_conditions(self.older_than, self.filters, self._conditions if self.confirm else frozenset())
+            check_conditions(self)
             inputs = self._inputs()
             if "by" in action.input_names:
                 inputs["by"] = " ".join(map(str, task_key(context)))

@@ -13,10 +13,8 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import (
     LimitedTask,
     RoutedTask,
-    check_conditions,
     check_named_once,
     check_options,
-    conditions_of,
     message_filter,
     note_counts,
     templated,
@@ -105,15 +103,13 @@ class SqlQueuePurgeOperator(PurgeTask):
         self.older_than = older_than
         self.filters = filters
         self.confirm = confirm
-        self._conditions = conditions_of(older_than, filters)
         check_options(self, MessageFilter)
 
     def selection(self) -> dict[str, Any]:
-        check_conditions(self.older_than, self.filters, self._conditions)
         return {
             "all_messages": self.all_messages,
             "older_than": self.older_than,
-            "where": message_filter(self.filters),
+            "where": message_filter(self),
             "confirm": self.confirm,
         }
 
@@ -175,7 +171,7 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
         return asdict(forwarded)
 
     def _options(self) -> ForwardOptions:
-        return ForwardOptions.of(self.forward_options, **self.limits(), where=message_filter(self.filters))
+        return ForwardOptions.of(self.forward_options, **self.limits(), where=message_filter(self))
 
 
 class SqlQueueMoveDelayedOperator(LimitedTask, RoutedTask):

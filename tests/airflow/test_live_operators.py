@@ -18,7 +18,9 @@ from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_heade
 from airflow_sqlqueue.operators import (
     SqlQueueConsumeOperator,
     SqlQueueCreateOperator,
+    SqlQueueDrainOperator,
     SqlQueueFailedMessagesOperator,
+    SqlQueueForwardOperator,
     SqlQueuePublishOperator,
     SqlQueuePurgeExpiredOperator,
     SqlQueuePurgeOperator,
@@ -242,15 +244,28 @@ def test_an_age_that_a_template_renders_to_nothing_deletes_nothing(
     ],
     ids=["age", "filter", "condition"],
 )
-def test_a_condition_that_a_native_template_renders_to_nothing_deletes_nothing(
-    hook: SqlQueueHook, queue_name: str, context: Any, rendered: dict[str, Any], name: str
+def test_a_condition_that_a_native_template_renders_to_nothing_takes_nothing(
+    hook: SqlQueueHook, queue_name: str, context: Any, rendered: dict[str, Any], name: str, tmp_path: Path
 ) -> None:
-    """The conditions beside it would delete messages that it keeps."""
+    """The conditions beside it, or none, would take messages that it keeps."""
     hook.send(queue_name, [Message({HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.A"})])
-    given = {"filters": {"message_type": "Shop.A", "until": "{{ x }}"}, "older_than": "0s", "confirm": True}
-    purge = SqlQueuePurgeOperator(task_id="p", queue_name=queue_name, **given)
-    delete = SqlQueueFailedMessagesOperator(task_id="d", queue_name=queue_name, action="purge_archive", **given)
-    for task in (purge, delete):
+    given: dict[str, Any] = {
+        "queue_name": queue_name,
+        "filters": {"message_type": "Shop.A", "until": "{{ x }}"},
+    }
+    deletion = given | {"older_than": "0s", "confirm": True}
+    tasks: list[Any] = [
+        SqlQueuePurgeOperator(task_id="p", **deletion),
+        SqlQueueFailedMessagesOperator(task_id="d", action="purge_archive", **deletion),
+    ]
+    if name != "older_than":
+        tasks += [
+            SqlQueueFailedMessagesOperator(task_id="r", action="return", **given),
+            SqlQueueForwardOperator(task_id="f", to_queue=f"{queue_name}.other", **given),
+            SqlQueueDrainOperator(task_id="s", staging=str(tmp_path), **given),
+            SqlQueueConsumeOperator(task_id="c", python_callable=print, **given),
+        ]
+    for task in tasks:
         for field, value in ({"filters": {"message_type": "Shop.A", "until": "2999-01-01"}} | rendered).items():
             setattr(task, field, value)
         with pytest.raises(AirflowFailException, match=f"^{name} is None, as a template or a task gives it"):
