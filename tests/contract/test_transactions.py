@@ -65,6 +65,9 @@ def test_a_failed_inner_transaction_takes_the_outer_one_with_it(queue: QueueTabl
     with pytest.raises(TransactionError, match="is rolled back"):
         swallow_and_go_on()
     assert waiting(queue) == []
+    refused = pytest.raises(TransactionError, match="is rolled back")
+    with refused, session.transaction(), suppress(Interrupted), session.transaction():
+        raise Interrupted
 
 
 @pytest.mark.parametrize(

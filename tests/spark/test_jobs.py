@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -58,6 +59,16 @@ def test_a_table_is_not_touched_for_a_batch_that_is_not_whole(
     with pytest.raises(BatchMismatchError):
         audit_table(spark, replace(batch, messages=4), str(tmp_path / "lake"))
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_table_with_another_number_of_rows_fails_the_job(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark may read a file twice, the second time without rows that were there when they were counted."""
+    monkeypatch.setattr(audit_program, "verify_count", Mock())
+    batch = replace(make_batch(["{}"] * 3), messages=4)
+    with pytest.raises(BatchMismatchError, match=r"^3 rows of batch .* were written, the ledger has 4: run it again"):
+        audit_table(spark, batch, str(tmp_path / "lake"))
 
 
 def test_the_figures_of_the_guide_are_those_that_python_finds(

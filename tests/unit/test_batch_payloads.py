@@ -31,7 +31,13 @@ from airflow_sqlqueue.endpoint.databus.batch_payloads import (
 from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 from airflow_sqlqueue.endpoint.databus.keys import path_of
 from airflow_sqlqueue.endpoint.databus.payload_file import MANIFEST, PayloadsResult, arrow_schema
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError, DataBusUnreachableError
+from airflow_sqlqueue.errors import (
+    BatchError,
+    BatchMismatchError,
+    ConfigurationError,
+    DataBusUnreachableError,
+    StagingError,
+)
 from airflow_sqlqueue.messages.message import HeaderNames
 from tests.payloads import KEY, SECRET, as_json, names, new_key, put, staged
 
@@ -213,6 +219,15 @@ def test_an_unreachable_data_bus_fails_the_call_and_leaves_nothing(staging: Stag
         fetch_payloads(batch, parts, DataBus(tmp_path / "not mounted"), staging)
     assert len(list(folder_of(staging, batch).iterdir())) == 1
     with pytest.raises(BatchError, match="were not fetched: call fetch_payloads first"):
+        list(staged_payloads(batch))
+
+
+def test_a_damaged_file_of_payloads_is_named_by_its_batch(share: Path, staging: StagingFolder) -> None:
+    batch, parts = staged(staging, [names(Picture=put(share, new_key(), b"x"))])
+    fetch_payloads(batch, parts, DataBus(share), staging)
+    (file,) = folder_of(staging, batch).glob("payloads-*")
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(StagingError, match=f"^The payloads of batch {batch.batch_id} cannot be read"):
         list(staged_payloads(batch))
 
 
