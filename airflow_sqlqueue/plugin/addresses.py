@@ -45,8 +45,7 @@ def shown_queue(client: QueueClient, session: Session, address: str) -> QueueTab
     """Return the queue at an address, in a database that the page shows, also if a synonym leads to it."""
     address_of(client, address)  # Before the server could tell whether there is such a table.
     queue = client.queue(address).open_in(session)
-    _shown(client, queue.address)
-    _shown(client, queue.layout.table)
+    _shown(client, queue.address)  # A synonym's is that of its base table.
     return queue
 
 
