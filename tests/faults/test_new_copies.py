@@ -41,7 +41,7 @@ NAME = "late commits"
 GIVEN_UP = 1800 if LONG else 60
 """Seconds after which the senders end in any case."""
 WRITERS = 10 if LONG else 5
-MESSAGES, LONGEST, SENDS, KILLS = (200_000, 5.0, 200, 100) if LONG else (600, 0.3, 6, 3)
+MESSAGES, LONGEST, SENDS, KILLS = (200_000, 5.0, 200, 100) if LONG else (200, 0.3, 6, 3)
 OPTIONS = DrainOptions(
     rows_per_statement=500 if LONG else 50, rows_per_part=2_000 if LONG else 100, locked_wait_seconds=0
 )
@@ -256,7 +256,7 @@ def test_a_copy_that_dies_at_every_statement(
     monkeypatch.setattr(copies, "CLOSING_SECONDS", 0)
     mortal, batches, sent = Mortal(monkeypatch), list[uuid.UUID](), 0
     options = DrainOptions(rows_per_statement=2, rows_per_part=3, locked_wait_seconds=0)
-    step = 1 if LONG else 6
+    step = 1 if LONG else 8
     statement, ended = 1 + int(after) * step // 2 - step, 0
 
     def run(lives: int | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -62,6 +63,25 @@ def event_log(spark: SparkSession) -> str:
     """Text of the session's event log so far."""
     folder = Path(urlsplit(str(spark.sparkContext.getConf().get("spark.eventLog.dir"))).path)
     return "".join(path.read_text("utf-8", "replace") for path in folder.rglob("*") if path.is_file())
+
+
+def parquet_rows(table: Path | str, *columns: str) -> list[tuple[Any, ...]]:
+    """Columns and fields of them, such as ``Address.Zip``, in a table's files, by batch and RowVersion.
+
+    What a file lacks is None. Spark reads the same with ``mergeSchema``, and takes a second for it.
+    """
+    import pyarrow.parquet as pq
+
+    rows = []
+    for path in Path(table).glob("batch_id=*/parse_attempt=*/[!._]*.parquet"):
+        own = {"batch_id": path.parts[-3].partition("=")[2], "parse_attempt": int(path.parts[-2].partition("=")[2])}
+        rows += [own | row for row in pq.read_table(path, partitioning=None).to_pylist(maps_as_pydicts="strict")]
+    rows.sort(key=lambda row: (row["batch_id"], row["RowVersion"]))
+    return [tuple(reduce(_field, column.split("."), row) for column in columns) for row in rows]
+
+
+def _field(value: Any, name: str) -> Any:
+    return None if value is None else value.get(name)
 
 
 @pytest.fixture

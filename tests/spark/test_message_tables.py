@@ -22,6 +22,7 @@ from airflow_sqlqueue.spark.message_tables import (
     write_message_tables,
 )
 from airflow_sqlqueue.spark.message_tables import tables as module
+from tests.spark.conftest import parquet_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,11 +57,6 @@ def constant(body: bytes) -> Any:
     return sf.lit(body.decode())
 
 
-def rows_of(spark: SparkSession, path: Path | str, *columns: str) -> list[Any]:
-    read = spark.read.option("mergeSchema", "true").parquet(str(path))
-    return [tuple(row) for row in read.orderBy("RowVersion").select(*columns).collect()]
-
-
 def test_every_message_is_in_one_table(
     spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,12 +85,12 @@ def test_every_message_is_in_one_table(
     }
     orders = found[ORDER, False].table
     assert orders == str(tmp_path / "lake" / ORDER)
-    assert rows_of(spark, orders, "OrderId", "Total", "message_type", "enclosed_types", "batch_id") == [
+    assert parquet_rows(orders, "OrderId", "Total", "message_type", "enclosed_types", "batch_id") == [
         ("o1", Decimal("1.5"), ORDER, [ORDER, "Shop.IEvent"], "batch-1"),
         ("o2", Decimal("2.5"), ORDER, [ORDER, "Shop.IEvent"], "batch-1"),
     ]
-    assert rows_of(spark, found[ORDER, True].table, "Body", "_unparsed") == [(b"not JSON", "json")]
-    bodies = [bytes(body) for (body,) in rows_of(spark, found[None, True].table, "Body")]
+    assert parquet_rows(found[ORDER, True].table, "Body", "_unparsed") == [(b"not JSON", "json")]
+    bodies = [bytes(body) for (body,) in parquet_rows(found[None, True].table, "Body")]
     assert bodies == [b'{"a":1}', b"\xff", order(3)]
     schemas = SchemaFolder(tmp_path / "lake" / "_schemas")
     assert set(schemas.all()) == {ORDER, PAYMENT, GENERIC}
@@ -108,7 +104,7 @@ def test_every_message_is_in_one_table(
     other.put(ORDER.lower(), struct({"OrderId": "string"}))
     (moved,) = reparse(spark, "./lake/", schemas=other)
     assert (moved.message_type, moved.messages, moved.rescued) == (ORDER.lower(), 1, 1)
-    assert len(rows_of(spark, found[None, True].table, "Body")) == 2
+    assert len(parquet_rows(found[None, True].table, "Body")) == 2
 
 
 def test_a_second_run_replaces_its_own_rows_alone(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
@@ -119,7 +115,7 @@ def test_a_second_run_replaces_its_own_rows_alone(spark: SparkSession, make_batc
     Path(lake, "README.txt").write_text("Tables of orders.")
     for batch in (first, second, first):
         write_message_tables(spark, batch, lake)
-    assert sorted(rows_of(spark, f"{lake}/{ORDER}", "OrderId")) == [("o1",), ("o2",), ("o3",)]
+    assert sorted(parquet_rows(f"{lake}/{ORDER}", "OrderId")) == [("o1",), ("o2",), ("o3",)]
     assert spark.read.parquet(f"{lake}/audit").count() == 2
 
 
@@ -132,7 +128,8 @@ def test_new_fields_become_columns_and_other_types_are_rescued(
     later += sent(ORDER, order(40, Address={"Zip": "53111"}, Coupon="SPRING"), b'{"OrderId":"o41","Total":"free"}')
     (table,) = write_message_tables(spark, make_batch(later, batch_id="batch-2"), lake, schemas=schemas)
     assert (table.messages, table.rescued, table.new_fields) == (40, 1, ("Address.Zip", "Coupon"))
-    found = rows_of(spark, f"{lake}/{ORDER}", "OrderId", "Total", "Address.Zip", "Coupon", "_rescued")
+    read = spark.read.option("mergeSchema", "true").parquet(f"{lake}/{ORDER}")
+    found = [tuple(row) for row in read.select("OrderId", "Total", "Address.Zip", "Coupon", "_rescued").collect()]
     assert len(found) == 41
     assert sorted(found, key=lambda row: int(row[0][1:]))[-2:] == [
         ("o40", Decimal("40.5"), "53111", "SPRING", None),
@@ -213,15 +210,15 @@ def test_unparsed_messages_are_parsed_again(spark: SparkSession, make_batch: Mak
     (moved,) = reparse(spark, lake, decoders=unzip)
     assert (moved.message_type, moved.messages) == (ORDER, 1)
     assert reparse(spark, lake, decoders=unzip) == []
-    assert rows_of(spark, f"{lake}/{ORDER}", "OrderId", "parse_attempt") == [("o1", 0), ("o2", 1)]
-    assert rows_of(spark, f"{lake}/{ORDER}~unparsed", "Body", "parse_attempt") == [(b"?", 1)]
+    assert parquet_rows(f"{lake}/{ORDER}", "OrderId", "parse_attempt") == [("o1", 0), ("o2", 1)]
+    assert parquet_rows(f"{lake}/{ORDER}~unparsed", "Body", "parse_attempt") == [(b"?", 1)]
     assert set(schemas.all()) == {ORDER}
     # The batch as a whole takes the place of all its rows, those in the table of unparsed ones as well.
     (table,) = write_message_tables(
         spark, make_batch(messages), lake, decoders={**unzip, "application/x-own": lambda body: constant(order(3))}
     )
     assert (table.is_unparsed, table.messages) == (False, 3)
-    assert rows_of(spark, f"{lake}/{ORDER}", "OrderId", "parse_attempt") == [("o1", 0), ("o2", 0), ("o3", 0)]
+    assert parquet_rows(f"{lake}/{ORDER}", "OrderId", "parse_attempt") == [("o1", 0), ("o2", 0), ("o3", 0)]
     assert not list(Path(lake, f"{ORDER}~unparsed").iterdir())
 
 
@@ -231,7 +228,7 @@ def test_micro_batches_are_written_once(spark: SparkSession, make_batch: MakeBat
     write = foreach_batch(write_message_rows, lake, stream="orders")
     for number in (0, 1, 1):
         write(rows, number)
-    assert sorted(rows_of(spark, f"{lake}/{ORDER}", "OrderId", "batch_id")) == [
+    assert sorted(parquet_rows(f"{lake}/{ORDER}", "OrderId", "batch_id")) == [
         (f"o{order}", f"orders-{number:09d}") for order in (1, 2) for number in (0, 1)
     ]
     assert not list(Path(lake).glob("_work*"))
