@@ -267,12 +267,12 @@ def test_a_forward_moves_messages_behind_the_zoo(estate: MakeEstate) -> None:
         assert zoo.other_bodies(session, mine.table("billing")) == GOOD
 
 
-@pytest.mark.parametrize(("stage", "rows"), [("files", ALL), ("table", WITH_A_LONG_ONE)])
+@pytest.mark.parametrize("stage", ["files", "table"])
 def test_a_drain_and_its_requeue_leave_nothing_of_the_zoo_behind(
-    estate: MakeEstate, tmp_path: Path, stage: str, rows: int
+    estate: MakeEstate, tmp_path: Path, stage: str
 ) -> None:
     mine = estate()
-    sent = mine.put("orders", rows)
+    sent = mine.put("orders", WITH_A_LONG_ONE)
     mine.queue("orders").send(mine.good())
     batch_id = uuid.uuid4()
     staging = None if stage == "table" else tmp_path
