@@ -114,11 +114,13 @@ def start(url: str, folder: Path, shop: Shop) -> Iterator[Start]:
         yield start
 
 
-def test_messages_go_to_the_functions_of_a_module(shop: Shop, start: Start) -> None:
+def test_messages_go_to_the_functions_of_a_module(shop: Shop, url: str, here: Path) -> None:
     shop.place(b"1", b"2")
     shop.orders.send([Message({}, b"3")])
-    service = start("--until-empty", "--max-handlers", "1", "--immediate-retries", "1")
-    done = service.result()
+    options = (*shop.options, "--until-empty", "--max-handlers", "1", "--immediate-retries", "1", "--json")
+    service = sqlqueue("consume", "shop_handlers:handlers", *options, url=url)
+    *printed, result = service.stdout.splitlines()
+    done = json.loads(result)
     assert done["queue"] == shop.orders.address.canonical
     assert {name: done[name] for name in ("handled", "failed", "rolled_back", "messages")} == {
         "handled": 2,
@@ -126,7 +128,7 @@ def test_messages_go_to_the_functions_of_a_module(shop: Shop, start: Start) -> N
         "rolled_back": 2,
         "messages": 3,
     }
-    assert service.stdout.splitlines()[:-1] == ["placed 1", "placed 2", "other 3", "other 3"]
+    assert printed == ["placed 1", "placed 2", "other 3", "other 3"]
     assert (bodies(shop.bills), bodies(shop.error)) == ([b"1", b"2"], [b"3"])
     assert "a secret value" not in service.stderr
 

@@ -107,7 +107,8 @@ def test_a_reader_that_dies_at_every_statement(
 ) -> None:
     mortal = Mortal(monkeypatch)
     sent, restarts, lives = 0, 0, 5
-    while restarts < 16:
+    least, step = (16, 9) if LONG else (10, 15)
+    while restarts < least:
         # The queue's own session is not one of the process that dies.
         mortal.born(None)
         queue.send(Message({}, b"%d" % n) for n in range(sent, sent + 3))
@@ -121,7 +122,7 @@ def test_a_reader_that_dies_at_every_statement(
         finally:
             mortal.born(None)
             reader.close()
-        lives = lives + 9 if lives < 140 else 5
+        lives = lives + step if lives < 140 else 5
     last = MicroBatches(tmp_path, claims(copy=copy), columns)
     last.run()
     assert sorted(map(int, last.sink())) == list(range(sent))

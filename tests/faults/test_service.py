@@ -24,7 +24,7 @@ from tests.faults.consuming import consuming_client
 
 log = logging.getLogger(__name__)
 
-SECONDS = 300.0 if LONG else 6.0
+SECONDS = 300.0 if LONG else 3.0
 """Seconds of load, in three parts: to the kill, to SIGTERM, to the end."""
 
 BACKLOG = 400
