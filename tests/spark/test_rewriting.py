@@ -22,7 +22,13 @@ from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import Message
-from airflow_sqlqueue.spark.message_tables import reparse, rewrite_message_table, table_formats, write_message_tables
+from airflow_sqlqueue.spark.message_tables import (
+    parquet,
+    reparse,
+    rewrite_message_table,
+    table_formats,
+    write_message_tables,
+)
 from airflow_sqlqueue.spark.message_tables.rewriting import Rewriting
 from tests.spark.conftest import parquet_rows
 
@@ -366,6 +372,25 @@ def test_no_batch_is_written_until_a_killed_rewrite_has_ended(lake: Lake, monkey
     lake.rewrite()
     lake.write(later)
     assert lake.rows("Id") == [("1",), ("1",), ("2",)]
+
+
+def test_a_rewrite_that_was_killed_between_two_folders_loses_no_row(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session leaves out the mark of complete folders, as those of many lakes do."""
+    lake.write_often(2)
+    lake.retype(Id="string")
+    mark = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+    lake.spark.conf.set(mark, "false")
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(parquet.os, "rename", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                lake.rewrite()
+        lake.rewrite()
+    finally:
+        lake.spark.conf.unset(mark)
+    assert lake.rows("Id") == [("1",), ("1",)]
 
 
 @pytest.mark.timeout(300)

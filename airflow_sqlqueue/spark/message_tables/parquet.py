@@ -169,7 +169,9 @@ def _new(table: str) -> str:
 
 
 def _write(rows: DataFrame, folder: str) -> None:
-    options = {"partitionOverwriteMode": "static", "compression": "zstd"}
+    # A rewrite knows by the mark what is complete, and the settings of a session may leave it out.
+    mark = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}
+    options = {"partitionOverwriteMode": "static", "compression": "zstd", **mark}
     with session_settings(rows.sparkSession, TIMES):
         rows.write.mode("overwrite").options(**options).parquet(folder)
 
