@@ -1,9 +1,8 @@
 """Measure sends, purges, drains, their growth and memory, handling, the page, and Spark: all parts, or some.
 
-``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [receive] [page] [spark] [bodies]
-[millions]``, also with ``--json``, or ``make bench PARTS="drain"``. Without names all parts run but ``millions``, which
-drains 5,000,000 messages at once. All parts run on one server: fakemssql, or the server of ``SQLQUEUE_TEST_SERVER``
-(``mssql://user:password@host:port/database``).
+``python scripts/bench.py [PART ...] [--json]``, or ``make bench PARTS="drain"``. Without names all parts run but
+``millions``, which drains 5,000,000 messages at once. All parts run on one server: fakemssql, or the server of
+``SQLQUEUE_TEST_SERVER`` (``mssql://user:password@host:port/database``).
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Speed of bodies as columns, against Spark's own reader of JSON; of tables of many message types against one; and of
 bodies that do not fit their schema against those that do.
 
-``python scripts/bench_bodies.py [--json]``, as ``bench_queue.py``. The bodies are those of ``bench_setting``, drained
-to files; every side reads the same messages in one session, in turns.
+The bodies are those of ``bench_setting``, drained to files; every side reads the same in one session, in turns.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from bench_report import Comparison, report
-from bench_setting import TURNS, fill, messages
+from bench_report import Comparison
+from bench_setting import TURNS, drained, fill, messages
 from bench_spark import least_seconds, run
 from jars import jars_for, stop_java
 
@@ -24,10 +22,8 @@ from airflow_sqlqueue import Batch, HeaderNames, Message
 from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
-from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.spark import MicroBatch, local_session, parse_bodies, read_batch
 from airflow_sqlqueue.spark.message_tables import write_message_rows, write_message_tables
 
@@ -153,9 +149,7 @@ def _hundredth(bodies: list[str], change: Callable[[str], str]) -> list[str]:
 
 def _drained(queue: QueueTable, count: int, kinds: int, folder: Path) -> Batch:
     fill(queue, count, partial(_typed, kinds=kinds))
-    settings = queue.session.settings
-    staging = StagingFolder.of(folder / f"staging{kinds}")
-    return Drain(lambda: Session(settings), queue.address, staging).run().batch
+    return drained(queue, StagingFolder.of(folder / f"staging{kinds}"))
 
 
 def _typed(count: int, *, kinds: int) -> Iterator[Message]:
@@ -163,7 +157,3 @@ def _typed(count: int, *, kinds: int) -> Iterator[Message]:
         headers = dict(message.headers)  # type: ignore[arg-type]
         headers[HeaderNames.ENCLOSED_MESSAGE_TYPES] = f"Shop.Event{number % kinds}, Shop"
         yield replace(message, headers=headers)
-
-
-if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", {"bodies": compare_bodies}))

@@ -1,19 +1,17 @@
 """Speed of consuming, against a bare loop of the same statements with as many threads.
 
-``python scripts/bench_consume.py [--json]``, as ``bench_queue.py``. The handler does nothing, so the figures are the
-costs of consuming itself, with its start, which reads the layout of the tables.
+The handler does nothing: the figures are the costs of consuming itself, with its start, which reads the tables' layout.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from bench_report import Comparison, report
+from bench_report import Comparison
 from bench_setting import TURNS, best_rates, fill
 
 from airflow_sqlqueue import AddressResolver, ConsumeOptions
@@ -102,7 +100,3 @@ def _bare_loop(queue: QueueTable, receive: str, commit: str) -> int:
     finally:
         connection.close()
     return handled
-
-
-if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", {"consume": compare_consuming}))

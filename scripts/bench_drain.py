@@ -1,15 +1,13 @@
 """Speed of a drain against single receives, a bare loop of its statements, and a do-it-yourself move; and its growth.
 
-``python scripts/bench_drain.py [drain] [growth] [millions] [--json]``, as ``bench_queue.py``. Two workers can only be
-faster than one if server and client have free cores: with fewer than four cores that ratio has no bound. A drain has
-fixed costs, which raise the cost of a message in a small drain and would hide a growth: therefore the growth compares
-the drain of a million messages with that of 100,000 as well.
+Two workers can only be faster than one if server and client have free cores: with fewer than four cores that ratio has
+no bound. A drain has fixed costs, which raise the cost of a message in a small drain and would hide a growth: therefore
+the growth compares the drain of a million messages with that of 100,000 as well.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -18,18 +16,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench_report import Comparison, cores, report
-from bench_setting import TURNS, best_rates, fill, rate_of
+from bench_report import Comparison, cores
+from bench_setting import TURNS, best_rates, drained, fill, rate_of
 
 from airflow_sqlqueue import Batch, DrainOptions, DrainRequest, Redactor
-from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.messages.row import NAMES
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.connection import open_connection
-from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import Query
 from airflow_sqlqueue.server.sql.columns import output
 
@@ -139,17 +135,15 @@ def drain(
 ) -> int:
     """Drain the queue to files that are then removed; return the number of messages."""
     request = DrainRequest(options=DrainOptions(workers=workers), redaction=redaction)
-    with drained(queue, request) as batch:
+    with drained_to_files(queue, request) as batch:
         return batch.messages + batch.expired
 
 
 @contextmanager
-def drained(queue: QueueTable, request: DrainRequest) -> Iterator[Batch]:
+def drained_to_files(queue: QueueTable, request: DrainRequest) -> Iterator[Batch]:
     """Drain the queue to files, which are removed at the end of the block."""
-    settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
-        staging = StagingFolder.of(Path(folder))
-        yield Drain(lambda: Session(settings), queue.address, staging, request).run().batch
+        yield drained(queue, StagingFolder.of(Path(folder)), request)
 
 
 GROWTH_TURNS = {10_000: 5, 100_000: 3, 1_000_000: 1}
@@ -194,7 +188,7 @@ def compare_millions(queue: QueueTable, *, count: int = 5 * MILLION, step: int =
     The ledger has the moment of each part. The note has the bytes that the batch takes in XCom and in its manifest.
     """
     fill(queue, count)
-    with drained(queue, DrainRequest()) as batch:
+    with drained_to_files(queue, DrainRequest()) as batch:
         pass
     if batch.messages != count:
         raise RuntimeError(f"{batch.messages:,} of {count:,} messages were drained.")
@@ -280,8 +274,3 @@ def _arrow_batch(rows: list[Any]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [pa.array(values, type=field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
     return pa.record_batch(arrays, schema=_SCHEMA)
-
-
-if __name__ == "__main__":
-    parts = {"drain": compare_drains, "growth": compare_growth, "millions": compare_millions}
-    sys.exit(report(__doc__ or "", parts, unless_named=LONG))

@@ -1,7 +1,7 @@
 """Memory of a drain with the default settings, for bodies between 1 byte and 64 MiB.
 
-``python scripts/bench_memory.py [--json]``, as ``bench_queue.py``. The drain runs in a process of its own; the figure
-is the peak of its resident memory. Every body is then compared with the sent one, by its hash.
+The drain runs in a process of its own, this module as a program; the figure is the peak of its resident memory. Every
+body is then compared with the sent one, by its hash.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import fsspec
 import pyarrow.parquet as pq
-from bench_report import Comparison, report
+from bench_report import Comparison
 
 from airflow_sqlqueue import AddressResolver, ConnectionSettings, Message
 from airflow_sqlqueue.drain.drain import Drain
@@ -90,7 +90,7 @@ def _drain_apart(queue: QueueTable, folder: str) -> Any:
     """Drain in a process of its own; return the paths and its memory after the imports and at its peak, in bytes."""
     # By stdin, because other users can see command lines and environments.
     task = {"settings": asdict(queue.session.settings), "queue": queue.address.table, "folder": folder}
-    command = [sys.executable, __file__, "--drain"]
+    command = [sys.executable, __file__]
     done = subprocess.run(command, input=json.dumps(task), stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -143,7 +143,4 @@ def _hash(row: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--drain"]:
-        _drain_here()
-    else:
-        sys.exit(report(__doc__ or "", {"memory": compare_memory}))
+    _drain_here()

@@ -1,16 +1,11 @@
-"""Speed of bulk sends and purges, each against a plain statement.
-
-``python scripts/bench_queue.py [--json]`` runs on fakemssql, or on the server of ``SQLQUEUE_TEST_SERVER``
-(``mssql://user:password@host:port/database``).
-"""
+"""Speed of bulk sends and purges, each against a plain statement."""
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 
-from bench_report import Comparison, report
-from bench_setting import TURNS, best_rates, messages
+from bench_report import Comparison
+from bench_setting import TURNS, best_rates, empty, messages
 
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, purge
@@ -60,9 +55,7 @@ def _compare_purge(
     kinds = {"bare DELETE": lambda: _bare_delete(queue, condition), name: lambda: purge(queue, options).deleted}
 
     def refill(_: str) -> None:
-        # Rows that earlier turns deleted stay as ghosts in the indexes until the server's cleanup, at a random time.
-        truncate = f"TRUNCATE TABLE {queue.address.qualified_name};"
-        queue.session.run(Query("bench.truncate", "empty the queue", truncate))
+        empty(queue)
         queue.send(messages(count, lives))
 
     best = best_rates(kinds, turns, before=refill)
@@ -82,7 +75,3 @@ def _bare_delete(queue: QueueTable, condition: str) -> int:
 
 def compare_queue(queue: QueueTable) -> list[Comparison]:
     return [compare_sends(queue), *compare_purges(queue)]
-
-
-if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", {"queue": compare_queue}))

@@ -1,14 +1,12 @@
 """Receives of 16 receivers past ghosts and held messages: ours, the transport's, and the transport's beside ours.
 
-``python scripts/bench_receive.py [--json]``, as ``bench_queue.py``. A transaction holds the first messages, and many
-after them were deleted. On fakemssql a deleted row stays in the index of PostgreSQL as long as an older transaction is
-open. Reads are pages that the server has read, from memory or not: by ``sys.dm_exec_sessions``, and on fakemssql, where
-that has none, by PostgreSQL's statistics of the table and its indexes.
+A transaction holds the first messages, and many after them were deleted. On fakemssql a deleted row stays in the index
+of PostgreSQL as long as an older transaction is open. Reads are pages that the server has read, from memory or not: by
+``sys.dm_exec_sessions``; on fakemssql, where that has none, by PostgreSQL's statistics of the table and its indexes.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from threading import Barrier
 
 import bench_setting
-from bench_report import Comparison, report
+from bench_report import Comparison
 from bench_setting import TURNS, fill
 
 from airflow_sqlqueue.queue import QueueTable
@@ -149,7 +147,3 @@ def _delete(queue: QueueTable, after: int, ghosts: int) -> None:
     )
     for low in range(after, after + ghosts, 2_000):
         queue.session.run(Query("bench.delete", "delete messages", text), 2_000, low, min(low + 2_000, after + ghosts))
-
-
-if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", {"receive": compare_receives}))

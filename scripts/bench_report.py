@@ -75,11 +75,10 @@ def report(doc: str, parts: Mapping[str, Part], *, unless_named: Collection[str]
     """
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     default = " ".join(["all", *(["but", *sorted(unless_named)] if unless_named else []), "by default"])
-    if len(parts) > 1:
-        parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(parts)}; {default}")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(parts)}; {default}")
     parser.add_argument("--json", action="store_true", help="print JSON alone; the tables go to stderr")
     arguments = parser.parse_args()
-    names: Sequence[str] = getattr(arguments, "parts", None) or [name for name in parts if name not in unless_named]
+    names: Sequence[str] = arguments.parts or [name for name in parts if name not in unless_named]
     if unknown := set(names) - set(parts):
         parser.error(f"there is no part {sorted(unknown)[0]!r}: choose of {', '.join(parts)}")
     console = Console(stderr=arguments.json)

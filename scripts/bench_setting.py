@@ -13,7 +13,10 @@ from itertools import cycle, islice
 from random import Random
 from typing import Any
 
-from airflow_sqlqueue import AddressResolver, ConnectionSettings, HeaderNames, Message, QueueClient
+from airflow_sqlqueue import AddressResolver, Batch, ConnectionSettings, DrainRequest, HeaderNames, Message, QueueClient
+from airflow_sqlqueue.drain.drain import Drain
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.messages.envelope.times import format_time
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
@@ -115,6 +118,17 @@ def fill(queue: QueueTable, count: int, make: Callable[[int], Iterator[Message]]
         )
         queue.session.run(Query("bench.fill", "copy messages", text))
         have += copied
+
+
+def drained(queue: QueueTable, stage: Stage | StagingFolder, request: DrainRequest | None = None) -> Batch:
+    """Drain the queue."""
+    settings = queue.session.settings
+    return Drain(lambda: Session(settings), queue.address, stage, request).run().batch
+
+
+def empty(queue: QueueTable) -> None:
+    """Remove all rows; those that DELETE removes stay as ghosts in the indexes until the server's cleanup."""
+    queue.session.run(Query("bench.truncate", "empty the queue", f"TRUNCATE TABLE {queue.address.qualified_name};"))
 
 
 _COPIED = "[CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [Headers], [Body]"

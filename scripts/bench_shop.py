@@ -1,20 +1,18 @@
 """Costs of a drain of the shop's messages against fetching them, and of a send against its INSERTs alone.
 
-``python scripts/bench_shop.py [--json]``, as ``bench_queue.py``. The messages are those of the demo, 3.4 kB each, so
-work on every byte shows more than with the messages of the other parts. The CPU time is that of this process, so it is
-meaningful on a busy machine as well.
+The messages are those of the demo, 3.4 kB each, so work on every byte shows more than with the messages of the other
+parts. The CPU time is that of this process, so it is meaningful on a busy machine as well.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bench_consume import second_queue
 from bench_drain import bare_loop, drain
-from bench_report import Comparison, report
-from bench_setting import TURNS, timed_turns
+from bench_report import Comparison
+from bench_setting import TURNS, empty, timed_turns
 
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.sending import chunks, sent_parameters
@@ -54,8 +52,8 @@ def compare_shop(
         INSERTS: lambda: _run(queue, inserts),
         SEND: lambda: queue.send(generate(sent, seed=_SEED)),
     }
-    made = costs(sends, turns, lambda: _empty(queue))
-    _empty(queue)
+    made = costs(sends, turns, lambda: empty(queue))
+    empty(queue)
     cpu = "µs of client CPU"
     return [
         Comparison(
@@ -119,13 +117,9 @@ def _run(queue: QueueTable, inserts: list[tuple[Query, list[object], list[object
     return sum(count for *_, count in inserts)
 
 
-def _empty(queue: QueueTable) -> None:
-    queue.session.run(Query("bench.truncate", "empty the queue", f"TRUNCATE TABLE {queue.address.qualified_name};"))
-
-
 def refill(queue: QueueTable, stock: QueueTable, count: int) -> None:
     """Copy ``count`` messages from the stock into the queue, on the server."""
-    _empty(queue)
+    empty(queue)
     have = 0
     while have < count:
         text = (
@@ -134,7 +128,3 @@ def refill(queue: QueueTable, stock: QueueTable, count: int) -> None:
             "SELECT @@ROWCOUNT;"
         )
         have += int(queue.session.value(Query("bench.refill", "copy messages", text)))
-
-
-if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", {"shop": compare_shop}))

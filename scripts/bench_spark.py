@@ -1,12 +1,10 @@
 """Speed of Spark's read of a batch, against Spark's own readers of JSON and of JDBC, and against a rewrite of its rows.
 
-``python scripts/bench_spark.py [--json]``, as ``bench_queue.py``. The messages are a shop's, drained to files; every
-side reads the same files in one session, in turns.
+The messages are a shop's, drained to files; every side reads the same files in one session, in turns.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,17 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench_report import Comparison, report
-from bench_setting import TURNS, fill, messages, timed_turns
+from bench_report import Comparison
+from bench_setting import TURNS, drained, fill, messages, timed_turns
 from jars import jars_for, stop_java
 
 from airflow_sqlqueue import Batch, ConnectionSettings, HeaderNames, Message
-from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.spark import local_session, raw_schema, read_batch, register
 from airflow_sqlqueue.spark.jobs.audit import audit_rows, write_audit_rows
 from airflow_sqlqueue.traffic import generate
@@ -80,8 +76,7 @@ def compare_spark(
 
 def _shop(queue: QueueTable, count: int, staging: Path) -> Batch:
     queue.send(generate(count, seed=1))
-    settings = queue.session.settings
-    return Drain(lambda: Session(settings), queue.address, StagingFolder.of(staging)).run().batch
+    return drained(queue, StagingFolder.of(staging))
 
 
 def _kinds(spark: SparkSession, batch: Batch, folder: Path) -> dict[str, Callable[[], object]]:
@@ -130,16 +125,15 @@ def compare_counts(
     from pyspark.sql import functions as sf
 
     fill(queue, count, typed)
-    settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         started = time.perf_counter()
-        batch = Drain(lambda: Session(settings), queue.address, StagingFolder.of(Path(folder))).run().batch
-        drained = time.perf_counter() - started
+        batch = drained(queue, StagingFolder.of(Path(folder)))
+        drain_seconds = time.perf_counter() - started
         header = sf.get_json_object("Headers", f"$['{HeaderNames.ENCLOSED_MESSAGE_TYPES}']")
         raw = spark.read.schema(raw_schema()).parquet(*batch.paths)
         frames = {COUNTS: read_batch(spark, batch).groupBy("message_type"), BARE_COUNTS: raw.groupBy(header)}
         found = least({name: partial(_check_count, rows, count) for name, rows in frames.items()})
-    note = f"drained in {drained:,.0f} s before"
+    note = f"drained in {drain_seconds:,.0f} s before"
     return [
         Comparison(
             f"{count:,} {COUNTS}", found[COUNTS], BARE_COUNTS, found[BARE_COUNTS], limit=True, unit="s", note=note
@@ -169,7 +163,7 @@ def jdbc_frames(spark: SparkSession, queue: QueueTable, count: int) -> dict[str,
     """
     settings = queue.session.settings
     queue.send(generate(count, seed=1))
-    batch = Drain(lambda: Session(settings), queue.address, TableStage()).run().batch
+    batch = drained(queue, TableStage())
     queue.send(generate(count, seed=1))
     register(spark, settings)
     ours = spark.read.format("sqlqueue").option("partitions", _TASKS)
@@ -211,7 +205,3 @@ def jdbc_comparisons(best: dict[str, float]) -> list[Comparison]:
     pairs = ((LOOK, LOOK_JDBC), (BATCH, BATCH_JDBC))
     note = f"{_TASKS} tasks each"
     return [Comparison(ours, best[ours], jdbc, best[jdbc], limit=True, unit="s", note=note) for ours, jdbc in pairs]
-
-
-if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", {"spark": compare_spark}))
