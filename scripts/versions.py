@@ -524,7 +524,9 @@ def extras_of(folder: str) -> list[str]:
 
 def table(tried: Sequence[Tried]) -> str:
     """Table of the outcomes, a line for each row."""
-    columns = [name for name in ("installs", *STEPS, "extras") if any(name in each.outcomes for each in tried)]
+    columns = [
+        name for name in ("installs", *STEPS, "extras", "constraints") if any(name in each.outcomes for each in tried)
+    ]
     cells = [["", *columns]]
     cells += [[each.row.name, *(each.outcomes.get(name, "-") for name in columns)] for each in tried]
     widths = [max(len(line[number]) for line in cells) for number in range(len(columns) + 1)]

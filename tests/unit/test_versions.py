@@ -252,12 +252,13 @@ SKIPPED [1] tests/sinks/test_tables.py: no jars
     assert outcome_of(log) == "7 passed, 4 skipped"
     assert skips_of(log) == {"no release: use another one.": 3, "no jars": 1}
     assert outcome_of("3 workers [3 items]\nno answer\n") == "failed: no answer"
-    whole = Tried(MATRIX[0], {"installs": "3.1", "sinks": outcome_of(log)}, {"sinks": skips_of(log)})
+    outcomes = {"installs": "3.1", "sinks": outcome_of(log), "constraints": "failed"}
+    whole = Tried(MATRIX[0], outcomes, {"sinks": skips_of(log)})
     lacking = Tried(MATRIX[-1], {"installs": "not tried: no Python"})
     assert table([whole, lacking]).splitlines() == [
-        "            | installs             | sinks",
-        "airflow-3.1 | 3.1                  | 7 passed, 4 skipped",
-        "python-3.14 | not tried: no Python | -",
+        "            | installs             | sinks               | constraints",
+        "airflow-3.1 | 3.1                  | 7 passed, 4 skipped | failed",
+        "python-3.14 | not tried: no Python | -                   | -",
     ]
     assert reasons([whole, lacking]) == [
         "airflow-3.1: sinks: 3 skipped: no release: use another one.",
