@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from versions import ROOT, UV, reason_of, run, say
+from versions import ROOT, UV, extras_of, reason_of, run, say
 
 DIST = ROOT / "dist"
-EXTRAS = ("driver", "entra", "fakemssql", "messaging", "openlineage", "spark", "spark-provider")
-"""The extras for users, as ``pyproject.toml`` has them."""
+EXTRAS = sorted(extras_of("."))
 
 _SBOM = ("--from", "cyclonedx-bom==7.5.0", "cyclonedx-py", "environment", "--output-reproducible")
 

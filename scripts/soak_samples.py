@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import linear_regression
 
 SAMPLES = 600
 """Samples of a process over the load, at the most."""
@@ -113,10 +114,8 @@ def private_memory(pid: int) -> int:
 
 def fitted_ends(times: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
     """Return the first and the last value of the straight line that is nearest to the values (least squares)."""
-    middle, mean = sum(times) / len(times), sum(values) / len(values)
-    spread = sum((moment - middle) ** 2 for moment in times)
-    slope = sum((moment - middle) * (value - mean) for moment, value in zip(times, values, strict=True)) / spread
-    return mean + slope * (times[0] - middle), mean + slope * (times[-1] - middle)
+    slope, intercept = linear_regression(times, values)
+    return intercept + slope * times[0], intercept + slope * times[-1]
 
 
 def ratio(ends: tuple[float, float]) -> float:
