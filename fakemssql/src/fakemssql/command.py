@@ -8,7 +8,6 @@ import functools
 import json
 import logging
 import os
-import secrets
 import shutil
 import signal
 import sys
@@ -18,10 +17,10 @@ from typing import Any
 
 from fakemssql import __version__, odbc, switches
 from fakemssql.connections import Connections
-from fakemssql.data_folder import PARENT_VARIABLE, DataFolderError, kept_password, opened, temporary
+from fakemssql.data_folder import PARENT_VARIABLE, DataFolderError, kept_password, opened, strong_password, temporary
 from fakemssql.listener import Listener, listen
 from fakemssql.postgres import Postgres, PostgresError
-from fakemssql.server import DATABASE, PASSWORD_VARIABLE, SNAPSHOT_VARIABLE
+from fakemssql.server import DATABASE, PASSWORD_VARIABLE, SNAPSHOT_VARIABLE, SYSTEM_DATABASES
 from fakemssql.tds import tls
 from fakemssql.tds.connection import Front, is_loopback
 from fakemssql.tds.login import Credentials
@@ -30,7 +29,6 @@ from fakemssql.tsql.engine import Engines
 
 log = logging.getLogger(__name__)
 
-SYSTEM_DATABASES = ("master", "tempdb", "msdb", "model")
 _LAST_PORT = 65_535
 
 
@@ -168,8 +166,3 @@ def announce(options: argparse.Namespace, facts: dict[str, Any], database: str) 
             sys.stderr.flush()
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def strong_password() -> str:
-    """Random password that also satisfies SQL Server's complexity rules."""
-    return f"Aa1-{secrets.token_urlsafe(18)}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,11 @@ def opened(path: Path) -> Iterator[Path]:
                 f"Another server uses the data folder {path}: stop it first, or choose another --data."
             ) from error
         yield path
+
+
+def strong_password() -> str:
+    """Random password that also satisfies SQL Server's complexity rules."""
+    return f"Aa1-{secrets.token_urlsafe(18)}"
 
 
 def kept_password(path: Path, new: str) -> str:

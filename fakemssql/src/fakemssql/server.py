@@ -23,6 +23,7 @@ from fakemssql.system_user import make_folder
 from fakemssql.tds import access_tokens
 from fakemssql.tds.tls import certificate_path
 
+SYSTEM_DATABASES = ("master", "tempdb", "msdb", "model")
 DATABASE = "test"
 """Database of a server whose databases are not given."""
 PASSWORD_VARIABLE = "FAKEMSSQL_PASSWORD"  # noqa: S105 - the name of a variable
@@ -67,7 +68,7 @@ class FakeServer:
         startup_timeout: float = 60.0,
     ) -> None:
         self.host, self.port, self.user = host, port, user
-        self.password = password or f"Aa1-{os.urandom(12).hex()}"
+        self.password = password or data_folder.strong_password()
         self.databases = tuple(databases) or ("master",)
         self._known: set[str] = set()
         self._snapshot = read_committed_snapshot
@@ -149,10 +150,14 @@ class FakeServer:
             raise
         finally:
             os.close(ready_read)
-        self._known = {"master", "tempdb", "msdb", "model", *self.databases}
+        self._known = {*SYSTEM_DATABASES, *self.databases}
 
     def stop(self) -> None:
         """Stop the server and its child processes; remove a temporary data directory."""
+        self._end()
+        self._remove()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.terminate()
             try:
@@ -160,7 +165,6 @@ class FakeServer:
             except subprocess.TimeoutExpired:
                 self.kill()
         self._let_go()
-        self._remove()
 
     def kill(self) -> None:
         """Send SIGKILL to the server, its connections and PostgreSQL, like a power cut. Data stay."""
@@ -171,10 +175,7 @@ class FakeServer:
 
     def restart(self) -> None:
         """Stop the server if it runs, and start it again on the same data and port."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(_STOP_SECONDS)
-            self._let_go()
+        self._end()
         self.start()
 
     def url(self, database: str | None = None) -> str:

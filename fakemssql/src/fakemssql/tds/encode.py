@@ -26,7 +26,6 @@ _TARGET = 1 << 18
 _NULLABLE, _UPDATABLE_UNKNOWN, _IDENTITY = 0x01, 0x08, 0x10
 _USER_TYPE_TIMESTAMP = 80
 
-_PLP_HEAD = struct.Struct("<QI").pack
 _INTEGER_OID = {"smallint": pgvalues.INT2, "int": pgvalues.INT4, "bigint": pgvalues.INT8}
 _FLOAT_OID = {"real": pgvalues.FLOAT4, "float": pgvalues.FLOAT8}
 
@@ -125,10 +124,7 @@ def _direct(wire: SqlType, oid: int, null: bytes) -> Encoder | None:
 
 
 def _plp_bytes(data: bytes | None) -> bytes:
-    if data is None:
-        return typeinfo.PLP_NULL
-    size = len(data)
-    return b"".join((_PLP_HEAD(size, size), data, values.PLP_END)) if size else values.PLP_EMPTY
+    return typeinfo.PLP_NULL if data is None else values.plp(data)
 
 
 def _plp_utf16(data: bytes | None) -> bytes:

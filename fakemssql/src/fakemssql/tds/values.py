@@ -20,8 +20,9 @@ from fakemssql.types import SqlType
 _TEXT_POINTER = b"\x10" + bytes(16) + bytes(8)
 """Text pointer of 16 bytes and a timestamp; any bytes will do for a value outside of a table (2.2.7.19 ROW)."""
 _EXACT = Context(prec=80)
-PLP_END = b"\0\0\0\0"
-PLP_EMPTY = b"\0" * 12
+_PLP_HEAD = struct.Struct("<QI").pack
+_PLP_END = b"\0\0\0\0"
+_PLP_EMPTY = b"\0" * 12
 """Empty value: its length, no part, and the end of parts."""
 
 
@@ -117,8 +118,8 @@ def plp(data: bytes) -> bytes:
     """Value as one part of known length, and the end of parts."""
     size = len(data)
     if not size:
-        return PLP_EMPTY
-    return b"".join((struct.pack("<QI", size, size), data, PLP_END))
+        return _PLP_EMPTY
+    return b"".join((_PLP_HEAD(size, size), data, _PLP_END))
 
 
 def long(data: bytes) -> bytes:
