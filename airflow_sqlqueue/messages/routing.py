@@ -136,6 +136,13 @@ class AddressResolver:
             if isinstance(getattr(self, name), str):
                 raise AddressError(f"{name} is a list of names, not one text.")
 
+    @property
+    def catalogs(self) -> list[str]:
+        """Databases that the settings name, the default one first; a name may come several times."""
+        own = (self.default_catalog or "", *self.queue_catalogs.values(), *(self.allowed_catalogs or ()))
+        names = (*map(self._setting, own), *map(unquote, self.endpoint_catalogs.values()))
+        return [name for name in names if name.strip()]
+
     def allows(self, table: ResolvedAddress, same_catalog: SameName = eq, same_schema: SameName = eq) -> bool:
         """Return whether an address in a message's headers may lead to this table; an address from the user may lead to
         any.

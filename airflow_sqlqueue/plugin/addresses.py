@@ -59,12 +59,7 @@ def _shown(client: QueueClient, found: ResolvedAddress) -> ResolvedAddress:
 
 def catalogs_of(client: QueueClient) -> list[str]:
     """Return the databases that the connection's settings name, its own first."""
-    resolver = client.resolver
-    named = [
-        resolver.default_catalog or client.settings.database,
-        client.settings.database,
-        *resolver.queue_catalogs.values(),
-        *resolver.endpoint_catalogs.values(),
-        *(resolver.allowed_catalogs or ()),
-    ]
-    return list({name.lower(): name for name in reversed(named)}.values())[::-1]
+    found: dict[str, str] = {}
+    for name in (client.settings.database, *client.resolver.catalogs):
+        found.setdefault(name.casefold(), name)
+    return list(found.values())

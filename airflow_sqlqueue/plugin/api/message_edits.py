@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends
 
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.addresses import Address, PathAddress, shown_queue
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
@@ -38,7 +39,7 @@ def edit_and_return(
 ) -> dict[str, Any]:
     """Replace a failed message by an edited copy where it failed, exactly once; a dry run reports the destination."""
     headers = wanted.headers or {}
-    changes = [f"{len(headers)} headers changed"] if headers else []
+    changes = [f"{count_of(len(headers), 'header')} changed"] if headers else []
     changes += ["a new body"] if wanted.body is not None else []
     with server.queue(address) as queue:
         to_queue = wanted.to_queue and shown_queue(server.client, queue.session, wanted.to_queue).address.canonical

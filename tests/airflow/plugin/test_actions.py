@@ -296,6 +296,8 @@ def test_a_message_is_edited_at_once(
     assert (taken.status_code, "is set by the edit" in taken.json()["detail"]) == (400, True)
     dry = post(path, changed)
     assert "would go to" in dry["sentence"]
+    assert dry["sentence"].endswith(", with 2 headers changed and a new body.")
+    assert post(path, {"headers": {"Shop.Fixed": None}})["sentence"].endswith(", with 1 header changed.")
     assert hook.depth(queue_name).messages == 0
     before = len(logged())
     done = post(path, {**changed, "dry_run": False})

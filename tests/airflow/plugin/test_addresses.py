@@ -14,12 +14,12 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from pydantic import BaseModel
 
-from airflow_sqlqueue import plugin
+from airflow_sqlqueue import AddressResolver, ConnectionSettings, QueueClient, plugin
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.plugin import action_tokens
 from airflow_sqlqueue.plugin.action_tokens import ActionRequest
-from airflow_sqlqueue.plugin.addresses import Address
+from airflow_sqlqueue.plugin.addresses import Address, address_of, catalogs_of
 from airflow_sqlqueue.plugin.responses import RequestBody
 from airflow_sqlqueue.queue.errors.actions import ACTIONS
 from tests.airflow.plugin.actions import execute
@@ -214,6 +214,17 @@ def test_no_signed_order_leads_to_another_database(
         with pytest.raises(AirflowFailException, match="does not name the database"):
             execute(dag, run_id, {"order": action_tokens.signed(request, run_id, "order")})
     assert hook.depth(queue_name).messages == 1
+
+
+def test_the_databases_of_the_settings_are_named_once_and_without_brackets() -> None:
+    resolver = AddressResolver(
+        queue_catalogs={"audit": "[old shop]"},
+        endpoint_catalogs={"Sales": "[Old Shop]", "Web": ""},
+        allowed_catalogs=["shop", "[Old Shop]"],
+    )
+    client = QueueClient(ConnectionSettings("localhost", "Shop"), resolver)
+    assert catalogs_of(client) == ["Shop", "old shop"]
+    assert address_of(client, "audit").catalog == "old shop"
 
 
 def test_a_database_that_the_connection_names_is_open_to_all_of_them(
