@@ -57,13 +57,7 @@ def redact(
     # No hash is shown, so no key is needed.
     redactor, where = Redactor.of(rules, _ANY_KEY), selected.filter()
     queue = target.connect_queue()
-    if where is None:
-        found = queue.peek(count)
-    else:
-        with queue.open() as table:
-            numbers = [head.row_version for head in queue.find(where, count)]
-            found = [message for number in numbers for message in table.peek(1, after=number - 1)]
-    examined = [(message.row_version, redactor.examine(_row(message))) for message in found]
+    examined = [(each.row_version, redactor.examine(_row(each))) for each in queue.peek(count, where=where)]
     target.show([_record(number, redaction) for number, redaction in examined], title=queue.address.canonical)
     if not target.for_programs:
         paths = {path.text for rule in redactor.rules.rules for path, _ in rule.fields}

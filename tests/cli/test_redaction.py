@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_sqlqueue.queue.browsing import find
 from tests.cli.runner import answer, one_sentence, sqlqueue
 
 KEY = {"SQLQUEUE_REDACTION_KEY": "a key of 16 bytes or more"}
@@ -46,6 +47,14 @@ def test_a_preview_shows_what_rules_change_without_values(url: str, queue: str, 
     assert "hush" not in text.stdout + text.stderr
     only = answer("redact", queue, "--dry-run", "--rules", rules, "--message-type", "Shop.Other", url=url)
     assert [each["row_version"] for each in only] == [shown[2]["row_version"]]
+
+
+def test_a_preview_looks_for_its_messages_in_the_whole_queue(
+    url: str, queue: str, rules: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(find.__kwdefaults__ or {}, "window", 2)
+    (found,) = answer("redact", queue, "--dry-run", "--rules", rules, "--message-type", "Shop.Other", url=url)
+    assert found["row_version"] == 3
 
 
 def test_a_preview_names_values_in_place_of_an_object(url: str, queue: str, rules: str) -> None:
