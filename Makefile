@@ -59,7 +59,7 @@ jars: $(READY) ## Fetch the jars that some tests need (Delta Lake, hadoop-aws, m
 demo: $(READY) ## Run the main job on fakemssql with realistic traffic, to tables and a report
 	@$(RUN)/python scripts/demo.py
 
-bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)
+bench: $(READY) ## Measure speed, growth and memory (half an hour; PARTS="drain growth" for some parts)
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
 test: $(READY) ## Run the tests, those that compare rates by themselves (DURATIONS=1 records how long each file takes)
