@@ -38,7 +38,7 @@ class SqlType:
 
     @property
     def is_binary(self) -> bool:
-        return self.name in {"binary", "varbinary", "image", "timestamp", "rowversion"}
+        return self.name in {"binary", "varbinary", "image", "timestamp"}
 
     def __str__(self) -> str:
         if self.length is not None:

@@ -35,7 +35,7 @@ def column_metadata(columns: Sequence[ResultColumn], version: Version) -> bytes:
     parts = [struct.pack("<BH", 0x81, len(columns))]
     for column in columns:
         flags = _UPDATABLE_UNKNOWN | (_NULLABLE if column.nullable else 0) | (_IDENTITY if column.identity else 0)
-        user_type = _USER_TYPE_TIMESTAMP if column.type.name in {"timestamp", "rowversion"} else 0
+        user_type = _USER_TYPE_TIMESTAMP if column.type.name == "timestamp" else 0
         parts.append(struct.pack("<IH" if version.wide else "<HH", user_type, flags))
         wire = typeinfo.wire_type(column.type, version)
         parts.append(typeinfo.type_info(wire))

@@ -42,11 +42,6 @@ _ALIASES = {
     # Values are sent as text: the engine has no sql_variant.
     "sql_variant": SqlType("nvarchar", 4000),
     "timestamp": SqlType("binary", 8),
-    "rowversion": SqlType("binary", 8),
-    "numeric": SqlType("numeric", precision=18, scale=0),
-    "dec": SqlType("decimal", precision=18, scale=0),
-    "integer": SqlType("int"),
-    "double precision": SqlType("float"),
 }
 
 
@@ -67,9 +62,9 @@ def wire_type(declared: SqlType, version: Version) -> SqlType:
 
 def _wire_type(declared: SqlType) -> SqlType:
     name = declared.name
-    if name in {"decimal", "numeric", "dec"}:
+    if name in {"decimal", "numeric"}:
         precision = 18 if declared.precision is None else declared.precision
-        return SqlType("numeric" if name == "numeric" else "decimal", None, precision, declared.scale or 0)
+        return SqlType(name, None, precision, declared.scale or 0)
     found = _ALIASES.get(name, declared)
     if found.name in {"time", "datetime2", "datetimeoffset"}:
         return SqlType(found.name, scale=7 if found.scale is None else found.scale)

@@ -101,11 +101,7 @@ def over(p: Parser) -> nodes.Window:
     p.expect_op("(")
     if p.is_identifier() and p.upper not in ("PARTITION", "ROWS", "RANGE"):
         p.unsupported("A named window")
-    partition: list[Expr] = []
-    if p.accept("PARTITION", "BY"):
-        partition.append(p.expression())
-        while p.accept_op(","):
-            partition.append(p.expression())
+    partition = p.list_of(lambda p: p.expression()) if p.accept("PARTITION", "BY") else []
     order = order_by(p) if p.upper == "ORDER" else []
     frame = ""
     if p.upper in ("ROWS", "RANGE"):

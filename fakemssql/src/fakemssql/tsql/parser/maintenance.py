@@ -17,9 +17,7 @@ def update_statistics(p: Parser) -> UpdateStatistics:
     elif p.is_identifier():
         statement.names = [p.identifier()]
     if p.accept("WITH"):
-        _statistics_option(p, statement)
-        while p.accept_op(","):
-            _statistics_option(p, statement)
+        p.list_of(lambda p: _statistics_option(p, statement))
     return statement
 
 

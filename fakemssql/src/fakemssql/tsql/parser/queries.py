@@ -120,9 +120,7 @@ def _select(p: Parser, alone: bool) -> nodes.Select | Query:
     select = nodes.Select([], line=token.line)
     select.distinct = p.accept_any("DISTINCT", "ALL") == "DISTINCT"
     select.top = top_clause(p)
-    select.items.append(select_item(p, assign=alone))
-    while p.accept_op(","):
-        select.items.append(select_item(p, assign=alone))
+    select.items = p.list_of(lambda p: select_item(p, assign=alone))
     if alone and p.accept("INTO"):
         select.into = p.name()
     select.sources = from_clause(p)

@@ -199,9 +199,7 @@ def alter_table(p: Parser) -> AlterTable:
 def _add(p: Parser, alter: AlterTable) -> None:
     p.expect("ADD")
     alter.action = "add"
-    _element(p, alter, adding=True)
-    while p.accept_op(","):
-        _element(p, alter, adding=True)
+    p.list_of(lambda p: _element(p, alter, adding=True))
 
 
 def _alter_column(p: Parser, alter: AlterTable) -> None:

@@ -10,16 +10,13 @@ from fakemssql.tsql.compiler.operators import as_text, common_type, compare
 from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, GUID, INT, NMAX, family, is_text, nvarchar
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import MAX
 
 
 @special("IIF")
 def _iif(c: Compilation, node: nodes.Function, names: Names) -> Typed:
-    if len(node.args) != 3:
-        raise syntax_error(174, "The iif function requires 3 argument(s).")
-    case = nodes.Case(None, [(node.args[0], node.args[1])], node.args[2])
-    return c.scalar(case, names)
+    condition, then, otherwise = node.args  # the parser has counted them
+    return c.scalar(nodes.Case(None, [(condition, then)], otherwise), names)
 
 
 @define("ISNULL", 2)
