@@ -43,6 +43,7 @@ class FailuresQuery(RequestBody):
     queue: Address = Address("error")
     archived: bool = False
     group_by: GroupKey = "exception_type"
+    group: Group | None = None
     limit: int = Field(50, ge=1, le=200)
 
 
@@ -68,7 +69,7 @@ def group_of(by: GroupKey | None, group: Group | None) -> str | None:
 def failures(
     server: RequestedServer, wanted: Annotated[FailuresQuery, Depends(read_as(FailuresQuery))]
 ) -> dict[str, Any]:
-    """Return the groups of an error queue or its archive, the largest first; only headers are read."""
+    """Return the groups of an error queue or its archive, the largest first, or one of them; only headers are read."""
     key = wanted.group_by
     groups: dict[str, _Group] = {}
     problem, messages, is_complete = None, 0, False
@@ -88,10 +89,13 @@ def failures(
     except SqlQueueError as error:
         problem = str(error)
     ordered = sorted(groups.items(), key=lambda item: -item[1].messages)[: wanted.limit]
+    if (name := group_of(key, wanted.group)) is not None:
+        ordered = [(name, groups[name])] if name in groups else []
     return {
         "problem": problem,
         "messages": messages,
         "is_complete": is_complete,
+        "all_groups": len(groups),
         "groups": [_shown(name, group) for name, group in ordered],
     }
 

@@ -81,8 +81,8 @@ async function groups(page, conn, queue, by, place) {
   await look();
 }
 
-const groupsOf = (page, conn, queue, by, { archived }) =>
-  post(path("connections", conn, "failures"), { queue, archived, group_by: by, limit: LIMIT }, page.signal);
+const groupsOf = (page, conn, queue, by, { archived }, group = null) =>
+  post(path("connections", conn, "failures"), { queue, archived, group_by: by, group, limit: LIMIT }, page.signal);
 
 // Messages without this header, or with an unreadable one, are a group too.
 const labelOf = (group) => group.label ?? "(none named)";
@@ -118,8 +118,10 @@ function groupList(page, conn, queue, by, answer, place) {
     sort: { id: "messages", down: true },
   });
   table.update(answer.groups);
-  const seen = `${plural(answer.messages, "message")} in ${plural(answer.groups.length, "group")}`;
-  const sentence = answer.is_complete ? `${seen}.` : `${seen}: the queue has more, which were not read.`;
+  const seen = `${plural(answer.messages, "message")} in ${plural(answer.all_groups, "group")}`;
+  const read = answer.is_complete ? `${seen}.` : `${seen}: the queue has more, which were not read.`;
+  const left = answer.all_groups > answer.groups.length ? ` These are the ${answer.groups.length} largest.` : "";
+  const sentence = `${read}${left}`;
   return [answer.problem && problem(answer.problem), note(sentence), table.element].filter(Boolean);
 }
 
@@ -141,15 +143,14 @@ async function oneGroup(page, conn, queue, by, id, place) {
   ];
   page.place("Group", ...crumbs);
   page.show(h("h1", {}, "Group"), tabs(conn, "Failures"), note("Reading the headers of what failed…"));
-  const found = await page.ask(Promise.all([groupsOf(page, conn, queue, by, place), rightsOf(page, get, conn)]));
+  const found = await page.ask(Promise.all([groupsOf(page, conn, queue, by, place, id), rightsOf(page, get, conn)]));
   if (!found) return;
   const [answer, rights] = found;
-  const group = answer.groups.find((one) => one.group === id);
+  const [group] = answer.groups;
   if (!group) {
     const back = h("a", { href: place.to(conn, queue, by) }, "See the groups");
-    const sentence = answer.problem
-      ? problem(answer.problem)
-      : note(place.gone, back);
+    const gone = answer.is_complete ? place.gone : "No message of this group was read: there are too many others. ";
+    const sentence = answer.problem ? problem(answer.problem) : note(gone, back);
     page.show(h("h1", {}, "Group"), tabs(conn, "Failures"), sentence);
     return;
   }

@@ -78,6 +78,14 @@ def test_failures_are_grouped_with_their_hours(post: Any, failures: str) -> None
     assert len(groups(post, failures, "endpoint")) == 2
 
 
+def test_a_group_beyond_the_largest_ones_is_counted_and_found(post: Any, failures: str) -> None:
+    wanted = {"queue": failures, "group_by": "hour", "limit": 1}
+    first, *_, last = groups(post, failures, "hour").values()
+    answer = post(f"{CONNECTION}/failures", wanted)
+    assert ([group["label"] for group in answer["groups"]], answer["all_groups"]) == ([first["label"]], 3)
+    assert post(f"{CONNECTION}/failures", {**wanted, "group": last["group"]})["groups"] == [last]
+
+
 def test_the_members_of_a_group_are_listed(post: Any, failures: str) -> None:
     group = groups(post, failures, "exception_type")["Lost"]
     path = f"{CONNECTION}/queues/{failures}/messages"

@@ -42,6 +42,7 @@ NO_ADDRESSES = {
     "ConversationQuery.conversation_id",
     "Edit.body",
     "Edit.headers",
+    "FailuresQuery.group",
     "FailuresQuery.group_by",
     "HeaderQuery.name",
     "HeaderQuery.value",
