@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from versions import ROOT, UV, extras_of, reason_of, run, say
+from versions import UV, extras_of, reason_of, run, say
+from versions_matrix import ROOT
 
 DIST = ROOT / "dist"
 EXTRAS = sorted(extras_of("."))

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import mutants
 import pytest
-from mutants import EXPLAINED, ROOMS, ROOT, sample
+from mutant_rooms import ROOMS
+from mutants import EXPLAINED, ROOT, sample
 from mutations import mutants_of
 from tests_of_lines import TestsOfLines
 

@@ -15,8 +15,6 @@ import pytest
 from packaging.requirements import Requirement
 from release import EXTRAS
 from versions import (
-    MATRIX,
-    STEPS,
     Tried,
     ends,
     outcome_of,
@@ -29,6 +27,7 @@ from versions import (
     supported,
     table,
 )
+from versions_matrix import MATRIX, STEPS
 
 import airflow_sqlqueue
 from airflow_sqlqueue.errors import ConfigurationError
