@@ -19,7 +19,7 @@ from airflow_sqlqueue.cli.options import (
     header_values,
     named_values,
 )
-from airflow_sqlqueue.cli.output import note
+from airflow_sqlqueue.cli.output import duration, note
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE
 from airflow_sqlqueue.client.beginnings import name_beginning
 from airflow_sqlqueue.drain.options import SweepOptions
@@ -83,7 +83,8 @@ def _notice(found: Sequence[BatchInfo], older_than: timedelta) -> None:
         if old:
             messages = sum(info.messages for info in old)
             what = "1 batch has" if len(old) == 1 else f"{len(old)} batches have"
-            note(f"{what} been {state} for {older_than} or longer, with {count_of(messages, 'message')}: {remedy}.")
+            held = f"for {duration(older_than.total_seconds())} or longer, with {count_of(messages, 'message')}"
+            note(f"{what} been {state} {held}: {remedy}.")
 
 
 AcceptRedacted = Annotated[

@@ -129,7 +129,7 @@ def test_an_open_batch_is_abandoned(url: str, name: str, draining: Any) -> None:
     unlock()
     (info,) = QueueClient.from_url(url).batches.list(name)
     old = sqlqueue("batches", "--queue", name, "--older-than", "0s", url=url)
-    assert "1 batch has been open for" in re.sub(r"\s+", " ", old.stderr)
+    assert "1 batch has been open for 0 s or longer" in re.sub(r"\s+", " ", old.stderr)
     assert "sqlqueue abandon <id>" in re.sub(r"\s+", " ", old.stderr)
     with QueueClient.from_url(url).batches.locks() as locks:
         # The server notices a killed process by its connection.
