@@ -20,11 +20,9 @@ class Done(IntFlag):
     FINAL = 0x00
     MORE = 0x01
     ERROR = 0x02
-    IN_TRANSACTION = 0x04
     COUNT = 0x10
     ATTENTION = 0x20
     RPC_IN_BATCH = 0x80
-    SERVER_ERROR = 0x100
 
 
 class DoneKind(IntEnum):

@@ -181,7 +181,8 @@ def permission(p: Parser) -> nodes.Permission:
     statement.principals = p.list_of(_principal)
     if action == "grant" and p.accept("WITH", "GRANT", "OPTION"):
         statement.grant_option = True
-    statement.cascade = action != "grant" and p.accept("CASCADE")
+    if action != "grant":
+        p.accept("CASCADE")
     if p.upper == "AS":
         p.unsupported(f"{token.upper} ... AS")
     return statement

@@ -237,4 +237,3 @@ class Permission(SecurityDefinition):
     securable: Name
     principals: list[str]
     grant_option: bool = False  # WITH GRANT OPTION, or GRANT OPTION FOR
-    cascade: bool = False
