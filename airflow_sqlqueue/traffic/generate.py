@@ -11,6 +11,7 @@ from itertools import accumulate
 from random import Random
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.messages.address import QueueAddress
 from airflow_sqlqueue.messages.envelope.times import format_interval
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.traffic.bodies import CUSTOMERS, BodyTemplate
@@ -98,8 +99,8 @@ class _Traffic:
         for index, (_, _, step, handling, order_id, facts) in enumerate(self._rows()):
             headers: dict[str, str | None] | str = self._headers[id(step), handling].render(rng, facts)
             if self._failed_in and facts.failure is not None and isinstance(headers, dict):
-                headers[HeaderNames.FAILED_Q] = "{}@[{}]@[{}]".format(
-                    step.handlings[handling].endpoint.name, *self._failed_in
+                headers[HeaderNames.FAILED_Q] = str(
+                    QueueAddress(step.handlings[handling].endpoint.name, *self._failed_in)
                 )
             body = b""
             if step.message is not None:

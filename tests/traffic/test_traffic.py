@@ -11,9 +11,10 @@ from itertools import islice
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.messages.address import QueueAddress
 from airflow_sqlqueue.messages.envelope.times import format_time, parse_time
 from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers, encode_headers
-from airflow_sqlqueue.traffic import DEFAULT_START, generate
+from airflow_sqlqueue.traffic import DEFAULT_START, FAILED_QUEUES, generate, generate_failed
 from airflow_sqlqueue.traffic.clock import Rhythm, microseconds, wire_time
 
 COUNT = 20_000
@@ -91,6 +92,12 @@ def test_about_one_percent_failed(messages: list[Message]) -> None:
         assert headers[HeaderNames.EXCEPTION_SOURCE]
         assert parse_time(headers[HeaderNames.TIME_OF_FAILURE])
         assert HeaderNames.PROCESSING_ENDED not in headers
+
+
+def test_failures_name_queues_of_any_schema_and_database() -> None:
+    failed = well_formed(list(generate_failed(50, seed=1, schema="a]b", catalog="c@d")))
+    found = {QueueAddress.parse(headers[HeaderNames.FAILED_Q] or "", strict=True) for headers in failed}
+    assert found == {QueueAddress(name, "a]b", "c@d") for name in FAILED_QUEUES}
 
 
 def test_two_percent_have_a_time_to_be_received_and_some_of_them_are_expired(messages: list[Message]) -> None:
