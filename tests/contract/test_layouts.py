@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errors import LayoutChangedError, MessageError, NotAQueueError, QueueNotFoundError, StatementError
+from airflow_sqlqueue.errors import (
+    LayoutChangedError,
+    MessageError,
+    NotAQueueError,
+    QueueNotFoundError,
+    SqlQueueError,
+    StatementError,
+)
 from airflow_sqlqueue.messages.message import Message, decode_headers
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
@@ -62,6 +69,23 @@ def test_a_header_too_long_for_a_legacy_column_is_in_the_headers_alone(
         assert (message.correlation_id, message.reply_to_address) == kept
         headers = decode_headers(message.headers).values
         assert (headers["NServiceBus.CorrelationId"], headers["NServiceBus.ReplyToAddress"]) == (value, value)
+
+
+def test_columns_that_differ_in_case_are_those_of_a_queue_where_the_collation_ignores_case(
+    session: Session, table: ResolvedAddress, exercise: Exercise
+) -> None:
+    create = """
+        CREATE TABLE {} (id uniqueidentifier NOT NULL, correlationid varchar(255), replytoaddress varchar(255),
+        recoverable bit NOT NULL, expires datetime, headers nvarchar(max) NOT NULL, bodystring nvarchar(max),
+        body varbinary(max), [rowversion] bigint IDENTITY(1,1) NOT NULL)"""
+    run_sql(session, create.format(table.qualified_name))
+    collation = str(run_sql(session, "SELECT collation_name FROM sys.databases WHERE name = DB_NAME()")[0][0])
+    if "_CI" in collation:
+        exercise(table)
+        assert {"CorrelationId", "BodyString"} <= {*read_layout(session, table).columns}
+    else:
+        with pytest.raises(SqlQueueError):
+            QueueTable(session, table).receive()
 
 
 def test_a_system_versioned_queue_serves_every_call(
