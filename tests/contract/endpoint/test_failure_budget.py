@@ -108,13 +108,12 @@ The error of the trigger is one that an alteration of the table may cause too, s
 """
 
 
-@pytest.mark.parametrize("refusing", REFUSING.values(), ids=REFUSING)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "refusing"), [*((mode, "a trigger") for mode in MODES), (MODES[0], "a constraint")])
 def test_messages_that_the_error_queue_refuses_go_to_quarantine(
     client: QueueClient, orders: Queue, error: Queue, consume: Consume, mode: str, refusing: str
 ) -> None:
     """In the mode none they are in no queue any more when their function fails."""
-    client.run_sql(refusing.format(client.resolve("error")))
+    client.run_sql(REFUSING[refusing].format(client.resolve("error")))
     before = len(client.quarantine.list("orders"))
     orders.send(numbered(2))
     assert consume(fail, transaction_mode=mode).failed == 2
