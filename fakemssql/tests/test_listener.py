@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import platform
+import resource
 import select
 import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from fakemssql import workers
 from fakemssql.connections import MAX_LOGGING_IN, MAX_SESSIONS, Connections
 from fakemssql.contract import SqlError
 from fakemssql.listener import MAX_IDLE
@@ -122,6 +126,22 @@ def test_a_process_serves_a_limited_number_of_clients(tmp_path: Path) -> None:
             wait_until(lambda: not server.connected())
         assert len(set(clients[:MAX_CLIENTS])) == 1
         assert clients[-1] != clients[0]
+
+
+@pytest.mark.parametrize(("system", "unit"), [("Linux", 1024), ("Darwin", 1)])
+@pytest.mark.parametrize(("mib", "kept"), [(100, True), (300, False)])
+def test_a_process_that_used_much_memory_is_not_kept(
+    system: str, unit: int, mib: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = SimpleNamespace(ru_maxrss=mib * 1024**2 // unit)
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(resource, "getrusage", lambda who: used)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.shutdown(socket.SHUT_WR)
+        assert workers._following(theirs, Connections()) is None
+        theirs.close()
+        assert ours.recv(1) == (b"." if kept else b"")
 
 
 def test_a_process_that_waits_ends_with_the_listener(tmp_path: Path) -> None:

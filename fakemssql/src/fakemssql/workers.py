@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import resource
 import signal
 import socket
@@ -28,7 +29,7 @@ _SERVED = b"."
 _PLACE = struct.Struct("<II")
 MAX_CLIENTS = 200
 """Limit of clients that one process serves, because PostgreSQL's process for it fills its caches with each of them."""
-_KEPT_KIB = 256 * 1024
+_KEPT_BYTES = 256 * 1024**2
 """Limit of memory: a process that has used more is not kept, because it would not give the memory back."""
 
 
@@ -110,7 +111,8 @@ def _child(
 
 def _following(channel: socket.socket, connections: Connections) -> tuple[socket.socket, Place] | None:
     """Wait for the next client; None if this process should end or the listener has ended."""
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _KEPT_KIB:
+    unit = 1 if platform.system() == "Darwin" else 1024
+    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit > _KEPT_BYTES:
         return None
     try:
         channel.sendall(_SERVED)
