@@ -112,10 +112,6 @@ class _Request(BaseHTTPRequestHandler):
 class HealthServer(ThreadingHTTPServer):
     """Server of the health port, in threads of its own during the block."""
 
-    daemon_threads = True
-    # On Windows it would let two programs listen on one port.
-    allow_reuse_address = True
-
     def __init__(self, health: Health, host: str, port: int) -> None:
         self.health = health
         self._requests: dict[socket.socket, tuple[float, str]] = {}
