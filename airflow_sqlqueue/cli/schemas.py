@@ -216,7 +216,7 @@ def rewrite(
     cluster run airflow_sqlqueue.spark.jobs.message_tables with --rewrite.
     """
     settings = dict(each.partition("=")[::2] for each in conf or [])
-    if not all(settings.values()):
+    if not all(map(all, settings.items())):
         raise ConfigurationError("--conf takes NAME=VALUE, as spark.driver.memory=4g.")
     from airflow_sqlqueue.spark.message_tables import rewrite_message_table
     from airflow_sqlqueue.spark.message_tables.table_formats import check_format

@@ -144,9 +144,10 @@ def test_an_unusable_schema_leaves_the_others(url: str, name: str, tmp_path: Pat
     assert (shown.returncode, "The hint for '**.Zip'" in shown.stderr) == (2, True)
 
 
-def test_a_rewrite_names_its_settings_and_a_schema(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["spark.driver.memory", "spark.driver.memory=", "=4g"])
+def test_a_rewrite_names_its_settings_and_a_schema(setting: str, tmp_path: Path) -> None:
     arguments = ("tables", "rewrite", ORDER, "--location", str(tmp_path / "lake"))
-    found = sqlqueue(*arguments, "--conf", "spark.driver.memory")
+    found = sqlqueue(*arguments, "--conf", setting)
     assert (found.returncode, found.stderr) == (2, "Error: --conf takes NAME=VALUE, as spark.driver.memory=4g.\n")
 
 
