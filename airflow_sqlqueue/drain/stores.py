@@ -69,6 +69,7 @@ class Store:
     :param buckets: True if a path begins with the name of a bucket, and not with a slash.
     :param dataset: the scheme of its datasets in OpenLineage's naming, if it differs from the URI's.
     :param modified: the keys of the time of the last change in listings, the best one first.
+    :param per_second: the units of such a time in a second, if it is a number.
     :param unchanged: makes, of what a listing has of a file, the options of ``pipe_file`` that write it only if it is
         the same still; None for a store without such writes.
     """
@@ -81,6 +82,7 @@ class Store:
     buckets: bool = True
     dataset: str | None = None
     modified: tuple[str, ...] = ()
+    per_second: int = 1
     unchanged: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
 
@@ -111,7 +113,15 @@ STORES = (
     ),
     Store(("oss",), ("oss",), package="ossfs", modified=("LastModified",)),
     Store(("hdfs",), ("hdfs",), _hdfs_uri, buckets=False, modified=("mtime",)),
-    Store(("webhdfs", "webHDFS"), ("webhdfs", "swebhdfs"), _webhdfs_uri, package="requests", buckets=False),
+    Store(
+        ("webhdfs", "webHDFS"),
+        ("webhdfs", "swebhdfs"),
+        _webhdfs_uri,
+        package="requests",
+        buckets=False,
+        modified=("modificationTime",),
+        per_second=1_000,
+    ),
     # Memory of one process, for tests.
     Store(("memory",), ("memory",)),
 )

@@ -7,6 +7,7 @@ import io
 import pickle
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,10 +17,10 @@ from typing import Any
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from fsspec.implementations.webhdfs import WebHDFile
+from fsspec.implementations.webhdfs import WebHDFile, WebHDFS
 from fsspec.spec import AbstractBufferedFile
 
-from airflow_sqlqueue.drain.storage.batch_files import modified, remove
+from airflow_sqlqueue.drain.storage.batch_files import modified, remove, staged_files
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import error_text, raise_staging_error, without_secrets
@@ -419,3 +420,18 @@ def test_a_files_time_is_in_utc_where_its_store_names_no_zone(zone: timezone | N
     told = datetime(2026, 1, 31, 8, tzinfo=zone)
     staging: Any = SimpleNamespace(uri="memory://staging", filesystem=SimpleNamespace(modified=lambda name: told))
     assert modified(staging, {"name": "a"}) == (told if zone else told.replace(tzinfo=timezone.utc))
+
+
+def test_files_on_webhdfs_have_the_time_of_their_last_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch_id, part_id = uuid.uuid4(), uuid.uuid4()
+
+    def listing(self: WebHDFS, op: str, *, path: str) -> Any:
+        status = {"pathSuffix": f"part-{part_id}.parquet", "type": "FILE", "length": 5}
+        if not path.endswith(f"{batch_id}"):
+            status = {"pathSuffix": f"{batch_id}", "type": "DIRECTORY", "length": 0}
+        found = {"FileStatuses": {"FileStatus": [{**status, "modificationTime": 1_769_846_400_250}]}}
+        return SimpleNamespace(json=lambda: found)
+
+    monkeypatch.setattr(WebHDFS, "_call", listing)
+    ((_, (file,)),) = staged_files(StagingFolder.of("webhdfs://name-node:9870/data/staging"))
+    assert file.modified == datetime(2026, 1, 31, 8, microsecond=250_000, tzinfo=timezone.utc)

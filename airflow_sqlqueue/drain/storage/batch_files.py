@@ -131,8 +131,8 @@ def modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
     store = store_at(staging.uri)
     names = () if store is None else store.modified
     value = next((entry[name] for name in names if entry.get(name) is not None), None)
-    if isinstance(value, (int, float)):
-        return datetime.fromtimestamp(value, timezone.utc)
+    if store is not None and isinstance(value, (int, float)):
+        return datetime.fromtimestamp(value / store.per_second, timezone.utc)
     if not isinstance(value, datetime):
         value = None
         with suppress(NotImplementedError, FileNotFoundError):
