@@ -71,7 +71,7 @@ def test_a_header_too_long_for_a_legacy_column_is_in_the_headers_alone(
         assert (headers["NServiceBus.CorrelationId"], headers["NServiceBus.ReplyToAddress"]) == (value, value)
 
 
-def test_columns_that_differ_in_case_are_those_of_a_queue_where_the_collation_ignores_case(
+def test_columns_may_differ_in_case_where_the_collation_ignores_it(
     session: Session, table: ResolvedAddress, exercise: Exercise
 ) -> None:
     create = """
