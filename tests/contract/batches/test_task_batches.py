@@ -121,3 +121,14 @@ def test_a_batch_of_another_queue_is_not_touched(
     finally:
         task.client.tables.drop(other)
     assert "this task does not touch it" in caplog.text
+
+
+def test_a_batch_that_other_rules_have_redacted_is_not_touched(
+    task: TaskBatches, connect: Connect, queue: QueueTable, staging: StagingFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = drained(earlier(task), connect, queue, staging)
+    with task.client.batches.locks(task.address) as locks, task.client.batches.locks(task.address) as others:
+        found = task.left(locks, task.own(), has_job=True)
+        assert task.adopt(found, locks, LOG, has_job=True, fingerprint="that of other rules") == []
+        assert others.take(batch.uuid), "its lock is released"
+    assert "redacted by other rules or by none: this task does not touch it" in caplog.text
