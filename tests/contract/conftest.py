@@ -144,9 +144,7 @@ def schema(session: Session) -> Iterator[str]:
     name = f"s{uuid.uuid4().hex[:10]}"
     run_sql(session, f"CREATE SCHEMA [{name}]")
     yield name
-    found = run_sql(session, f"SELECT name FROM sys.tables WHERE schema_id = SCHEMA_ID('{name}')")
-    drops = [f"DROP TABLE [{name}].{quote(table)};" for (table,) in found]
-    run_sql(session, f"{' '.join(drops)} DROP SCHEMA [{name}]")
+    drop_schema(session, name)
 
 
 @pytest.fixture
@@ -219,3 +217,10 @@ def staged_rows(connect: Connect, queue: ResolvedAddress, batch: Batch) -> list[
 def run_sql(session: Session, text: str) -> list[Any]:
     """Run a statement of a test's own; the test is responsible for its text."""
     return session.run(Query("test", "run a test's statement", text))
+
+
+def drop_schema(session: Session, name: str) -> None:
+    """Drop a schema of a test's own, if it is there, with all its tables."""
+    found = run_sql(session, f"SELECT [name] FROM sys.tables WHERE [schema_id] = SCHEMA_ID(N'{name}')")
+    drops = [f"DROP TABLE [{name}].{quote(table)};" for (table,) in found]
+    run_sql(session, f"{' '.join(drops)} DROP SCHEMA IF EXISTS [{name}]")

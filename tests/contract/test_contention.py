@@ -38,7 +38,7 @@ from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
-from tests.contract.conftest import Connect, run_sql
+from tests.contract.conftest import Connect, drop_schema, run_sql
 
 OLD = PurgeOptions(older_than=timedelta(0), dry_run=True)
 EVERY = PurgeOptions(all_messages=True, dry_run=True)
@@ -83,9 +83,7 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
     yield
     with Session(settings) as session:
-        tables = ("Batch", "Part", "BatchMessage", "Quarantine", "Send", "Outgoing")
-        run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in tables))
-        run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
+        drop_schema(session, SCHEMA)
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)

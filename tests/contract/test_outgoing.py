@@ -23,7 +23,7 @@ from airflow_sqlqueue.queue.send_ledger import SendResult
 from airflow_sqlqueue.queue.tables.create import create_queue
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.contract.conftest import run_sql
+from tests.contract.conftest import drop_schema, run_sql
 from tests.drains import bodies
 
 SCHEMA = f"outgoing_{uuid.uuid4().hex[:10]}"
@@ -40,9 +40,7 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
     yield
     with Session(settings) as session:
-        tables = ("Batch", "Part", "BatchMessage", "Quarantine", "Send", "Outgoing")
-        run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in tables))
-        run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
+        drop_schema(session, SCHEMA)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server import reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.contract.conftest import Connect, run_sql
+from tests.contract.conftest import Connect, drop_schema, run_sql
 from tests.faults.account import Account
 from tests.faults.killing import KILLS, LONG, MANY, SEED
 from tests.faults.proxy import Proxy
@@ -52,9 +52,7 @@ def schema(connect: Connect) -> Iterator[str]:
     with connect() as session:
         run_sql(session, f"CREATE SCHEMA [{name}]")
         yield name
-        for (table,) in run_sql(session, f"SELECT [name] FROM sys.tables WHERE [schema_id] = SCHEMA_ID(N'{name}')"):
-            run_sql(session, f"DROP TABLE [{name}].[{table}]")
-        run_sql(session, f"DROP SCHEMA [{name}]")
+        drop_schema(session, name)
 
 
 @pytest.fixture(params=["files", "table"])

@@ -23,7 +23,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.contract.conftest import Connect, run_sql
+from tests.contract.conftest import Connect, drop_schema
 from tests.drains import SMALL_PARTS, fill
 from tests.drains import drain as drain_queue
 
@@ -45,13 +45,7 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
     yield
     with Session(settings) as session:
-        drop_ledger(session, SCHEMA)
-
-
-def drop_ledger(session: Session, schema: str) -> None:
-    tables = ("Batch", "Part", "BatchMessage", "Quarantine", "Send", "Outgoing")
-    run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{schema}].[{name}]" for name in tables))
-    run_sql(session, f"DROP SCHEMA IF EXISTS [{schema}]")
+        drop_schema(session, SCHEMA)
 
 
 @pytest.fixture(params=["files", "table"])

@@ -32,8 +32,8 @@ from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.session import Session
-from tests.contract.batches.conftest import NOW, SCHEMA, DrainIt, drop_ledger, open_batch, worker_of
-from tests.contract.conftest import run_sql
+from tests.contract.batches.conftest import NOW, SCHEMA, DrainIt, open_batch, worker_of
+from tests.contract.conftest import drop_schema, run_sql
 
 
 @pytest.fixture(params=["local disk", "memory"])
@@ -169,7 +169,7 @@ def test_ledgers_with_the_same_batch_ids_share_a_staging_folder(
             requeue(Ledger(session, ledger.catalog), batch_id, staging)
         assert depth(queue).messages == 7
     finally:
-        drop_ledger(ledger.session, other.ledger_schema)
+        drop_schema(ledger.session, other.ledger_schema)
 
 
 @pytest.mark.parametrize("is_found", [False, True])
