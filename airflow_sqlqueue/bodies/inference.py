@@ -16,6 +16,7 @@ from airflow_sqlqueue.bodies.patterns import NO_HINTS, Hints
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, all_fields, array, field_of, map_of
 from airflow_sqlqueue.bodies.statistics import KIND, MAX_NODES, SIZE, FieldVotes, Statistics, merged, merged_values
 from airflow_sqlqueue.bodies.types import LEAVES, number_type
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.untrusted import quoted
 
 _MANY_NEW_FIELDS = 200
@@ -41,8 +42,8 @@ def infer(
     says = []
     if left_out:
         says.append(
-            f"{len(left_out):,} fields of {name} get no column, as the schema is full: {quoted(left_out[0])}. Remove "
-            "fields or hint a map."
+            f"{name} has no column for {count_of(len(left_out), 'field')}, as its schema is full: "
+            f"{quoted(left_out[0])}. Remove fields or hint a map."
         )
     if len(new) > _MANY_NEW_FIELDS:
         says.append(

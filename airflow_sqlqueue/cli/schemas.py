@@ -167,7 +167,7 @@ def _name_sample(sample: Sample) -> None:
         messages = count_of(each.messages, "message")
         note(f"{name}: {messages}, RowVersions {each.first} to {each.last}{unparsed}{misfits}.")
     if sample.others:
-        note(f"{sample.others:,} messages have no type, or one of too many types.")
+        note(f"Without a type, or of one of too many types: {count_of(sample.others, 'message')}.")
 
 
 def _short(kind: Type | None) -> str | None:

@@ -59,7 +59,7 @@ def test_patterns_that_mean_nothing_are_refused(given: object) -> None:
 
 
 WARNINGS = {
-    "fields": "get no column",
+    "fields": "has no column for",
     "new fields": "are new",
     "statistics": "the statistics of",
     "many fields": "and room for",
@@ -149,7 +149,7 @@ def test_fields_that_more_messages_have_come_first() -> None:
     said, name = limits_of(warnings), r"'Shop.\x1bOrder'"
     assert said.keys() == {"fields", "many fields", "new fields"}
     assert said["fields"].startswith(
-        f"{3_007 - MAX_FIELDS:,} fields of {name} get no column, as the schema is full: 'junk"
+        f"{name} has no column for {3_007 - MAX_FIELDS:,} fields, as its schema is full: 'junk"
     )
     assert said["many fields"].startswith(f"the schema of {name} has 2,000 fields, and room for 2,000 at most.")
     assert said["new fields"].startswith(f"2,000 fields of {name} are new, the first one is 'Id'.")
@@ -187,7 +187,7 @@ def test_a_full_schema_takes_no_field_and_says_so() -> None:
     full = struct({f"f{number}": "long" for number in range(MAX_FIELDS)})
     schema, warnings = infer(statistics_of({"new": 1, "f0": {"more": 1}}), "A", full)
     assert schema == full
-    assert warnings[0].startswith("1 fields of 'A' get no column, as the schema is full: 'new'.")
+    assert warnings[0].startswith("'A' has no column for 1 field, as its schema is full: 'new'.")
 
 
 def test_schemas_are_no_deeper_than_they_may_be() -> None:

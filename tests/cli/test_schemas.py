@@ -108,10 +108,11 @@ def test_a_folder_with_a_broken_schema_is_named(url: str, name: str, batch: str,
 def test_a_message_type_of_any_characters_is_printed_with_escapes(url: str, name: str, tmp_path: Path) -> None:
     shop = "Shop\x1b[31m.A\u202eB"
     headers = {"NServiceBus.EnclosedMessageTypes": shop, "NServiceBus.ContentType": "application/json"}
-    QueueClient.from_url(url).queue(name).send([Message(headers, b'{"Id":1}')])
+    QueueClient.from_url(url).queue(name).send([Message(headers, b'{"Id":1}'), Message({}, b"{}")])
     batch = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
     shown = sqlqueue("schemas", "diff", str(tmp_path / "schemas"), "--batch", batch, "--queue", name, url=url)
     assert r"Shop\x1b[31m.A\u202eB: 1 message, RowVersions" in shown.stderr
+    assert "Without a type, or of one of too many types: 1 message." in shown.stderr
     assert "\x1b" not in shown.stdout + shown.stderr
 
 

@@ -23,6 +23,7 @@ from airflow_sqlqueue.bodies.patterns import Hints, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, read_schema
 from airflow_sqlqueue.client.schemas.files import SchemaFolder, type_of
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQueueError
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
@@ -323,8 +324,8 @@ class TableWriter:
         new, left_out, more = work.new_types(known, max(0, MAX_TYPES - len(known)))
         if more:
             self._warnings.append(
-                f"{more:,} message types get no table, because there are too many: {quoted(left_out[0])}. Choose types "
-                "by patterns."
+                f"There is no table for {count_of(more, 'message type')}, because there are too many: "
+                f"{quoted(left_out[0])}. Choose types by patterns."
             )
         found = {}
         for name, statistics in work.seen([*known, *new]):
