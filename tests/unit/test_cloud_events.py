@@ -13,6 +13,7 @@ from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
+from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.envelope.cloud_events import MAX_BYTES, STRUCTURED
 from airflow_sqlqueue.messages.message import HeaderNames, Message
@@ -116,6 +117,14 @@ def test_the_fields_of_an_event_are_those_of_its_data() -> None:
     assert [row["fields"] and row["fields"]["N"] for row in parsed.to_pylist()] == [1, 2, None, None, 5]
     assert [row["unparsed"] for row in parsed.to_pylist()] == [None, None, "empty", "json", None]
     assert {row["rescued"] for row in parsed.to_pylist()} == {None}
+
+
+def test_an_event_is_parsed_up_to_the_size_that_is_given() -> None:
+    body = json.dumps({**EVENT, "data": {"x": "y" * MAX_BYTES}}).encode()
+    assert len(parse(body, STRUCTURED, max_bytes=2 * MAX_BYTES)["x"]) == MAX_BYTES
+    with pytest.raises(BodyError) as refused:
+        parse(body, STRUCTURED)
+    assert refused.value.reason == "size"
 
 
 @pytest.mark.parametrize(

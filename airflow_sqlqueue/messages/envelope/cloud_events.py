@@ -19,7 +19,7 @@ STRUCTURED = "application/cloudevents+json"
 """The content type of a message whose body is the whole event."""
 
 MAX_BYTES = 8 * 1024 * 1024
-"""The most bytes of an event that is read."""
+"""The most bytes of an event that is unwrapped."""
 
 _PREFIXES = ("ce-", "cloudevents:")
 """Beginnings of headers with an event's attributes, in the bindings for HTTP and AMQP, in lower case."""
@@ -57,10 +57,8 @@ def is_structured(content_type: str | None) -> bool:
 def content(body: bytes) -> tuple[bytes, str] | None:
     """Return the data of a structured event and its content type; None without any. Raises :class:`ValueError`.
 
-    Data that is text or JSON begins with the mark of UTF-8.
+    Data that is text or JSON begins with the mark of UTF-8. The caller limits the size of the event.
     """
-    if len(body) > MAX_BYTES:
-        raise ValueError("The event is too large.")
     members = _members(body.decode("utf-8-sig"))
     kind = members.get("datacontenttype", (None, ""))[0]
     found = _content(members, kind if isinstance(kind, str) else None)
