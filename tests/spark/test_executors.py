@@ -150,6 +150,7 @@ def test_an_empty_queue_starts_no_job(
     assert tracker.getJobIdsForGroup() == before
 
 
+@pytest.mark.parametrize("limit", [None, 50])
 def test_an_executor_that_is_killed_in_the_middle_of_a_part(
     engine: SparkEngine,
     drain: DrainWith,
@@ -157,14 +158,15 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_part(
     staging: StagingFolder,
     batch_id: uuid.UUID,
     tmp_path: Path,
+    limit: int | None,
 ) -> None:
     """Spark repeats its task, whose first part is in the ledger: nothing is lost, doubled, or over the limit."""
     account.send(80)
     stage = FaultyStage(FileStage(staging), tmp_path / "killed", KILL)
-    drain(engine, stage=stage, max_messages=50)
+    drain(engine, stage=stage, max_messages=limit)
     assert stage.mark.exists()
     account.check(batch_id)
-    assert account.queued() == 30
+    assert account.queued() == 80 - (limit or 80)
 
 
 @pytest.fixture
