@@ -169,12 +169,17 @@ def test_an_action_that_is_interrupted_says_how_many_it_took(
 
 
 def interrupted_in_the_second(number: signal.Signals, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that does the same once, and sends this process the signal when it is called again."""
+    """Return a function that does the same once, and sends this process the signal when it is called again.
+
+    A process in the background of a shell ignores Ctrl-C.
+    """
     calls: list[object] = []
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(arguments)
         if len(calls) == 2:
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
             signal.raise_signal(number)
         return function(*arguments)
 
