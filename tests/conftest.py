@@ -158,23 +158,14 @@ def address_of(settings: ConnectionSettings) -> AddressResolver:
     return AddressResolver(default_catalog=settings.database)
 
 
-@pytest.fixture(scope="session")
-def drop_table(server_url: str) -> Iterator[Callable[[str], None]]:
-    """Drops a table through a connection that all tests share: a login costs more than most statements."""
-    with Session(ConnectionSettings.from_url(server_url), lock_timeout=10) as session:
-
-        def drop(table: str) -> None:
-            session.run(Query("drop", "drop a test's queue", f"DROP TABLE IF EXISTS {table}"))
-
-        yield drop
-
-
 @pytest.fixture
-def queue_name(drop_table: Callable[[str], None], address_of: AddressResolver) -> Iterator[str]:
+def queue_name(connect: Connect, address_of: AddressResolver) -> Iterator[str]:
     """A name that no other test uses; the table is dropped afterwards."""
     name = f"test.{uuid.uuid4().hex[:12]}"
     yield name
-    drop_table(address_of.resolve(name).qualified_name)
+    drop = Query("drop", "drop a test's queue", f"DROP TABLE IF EXISTS {address_of.resolve(name).qualified_name}")
+    with connect() as session:
+        session.run(drop)
 
 
 def make_tables(session: Session, *definitions: Definition) -> None:

@@ -81,15 +81,18 @@ def hook(live: str) -> Any:
 
 
 @pytest.fixture
-def queue_name(live: str, drop_table: Callable[[str], None]) -> Iterator[str]:
+def queue_name(live: str) -> Iterator[str]:
     """A queue that is there, and that no other test uses; dropped afterwards."""
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+    from airflow_sqlqueue.server.sql import Query
 
     hook = SqlQueueHook(live)
     name = f"test.{uuid.uuid4().hex[:12]}"
     hook.create_queue(name)
     yield name
-    drop_table(hook.client.resolve(name).qualified_name)
+    with hook.client.session() as session:
+        table = hook.client.resolve(name).qualified_name
+        session.run(Query("drop", "drop a test's table", f"DROP TABLE IF EXISTS {table}"))
 
 
 @pytest.fixture

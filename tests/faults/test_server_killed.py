@@ -6,7 +6,7 @@ import os
 import random
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -43,12 +43,6 @@ def own_server() -> Iterator[FakeServer]:
 @pytest.fixture
 def settings(own_server: FakeServer) -> ConnectionSettings:
     return ConnectionSettings.from_url(own_server.url())
-
-
-@pytest.fixture
-def drop_table() -> Callable[[str], None]:
-    """The server goes with its tables."""
-    return lambda table: None
 
 
 def sessions(settings: ConnectionSettings) -> Connect:
