@@ -20,6 +20,7 @@ import typer
 from airflow_sqlqueue.cli.health import Health, HealthServer
 from airflow_sqlqueue.cli.options import Common, FilterOptions
 from airflow_sqlqueue.cli.output import note
+from airflow_sqlqueue.cli.signals import on_signals
 from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.errors import ConfigurationError
@@ -173,15 +174,8 @@ class _Service:
 def _signals() -> Iterator[list[int]]:
     """Collect the numbers of SIGTERM and SIGINT during the block. Only a list is safe in a handler: locks are not."""
     received: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: received.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
+    with on_signals(lambda number, _: received.append(number), signal.SIGINT, signal.SIGTERM):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _ProgressLines:

@@ -18,6 +18,7 @@ from airflow_sqlqueue.cli.commands import words_of
 from airflow_sqlqueue.cli.options import BY_BEGINNING, FilterOptions, QueueOptions
 from airflow_sqlqueue.cli.output import note, progress_bar
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
+from airflow_sqlqueue.cli.signals import on_signals
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
 from airflow_sqlqueue.errors import (
@@ -208,29 +209,24 @@ def explained(client: QueueClient, queue_name: str, batch_id: uuid.UUID, command
     Ctrl-C ends the command with exit code 130, SIGTERM with 143; a second signal ends it at once.
     """
     received: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM)
 
     def stop(number: int, _: Any) -> None:
         received.append(number)
-        for each in before:
+        for each in numbers:
             signal.signal(each, signal.SIG_DFL)
         # The driver reports an interrupted system call as an error, and the workers would log that.
         logging.disable()
         raise InterruptedDrainError
 
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield
-    except BaseException:
-        _explain(client, queue_name, batch_id, command, interrupted=bool(received))
-        if received:
-            raise typer.Exit(128 + received[0]) from None
-        raise
-    finally:
-        if not received:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    with on_signals(stop, *numbers):
+        try:
+            yield
+        except BaseException:
+            _explain(client, queue_name, batch_id, command, interrupted=bool(received))
+            if received:
+                raise typer.Exit(128 + received[0]) from None
+            raise
 
 
 def _explain(

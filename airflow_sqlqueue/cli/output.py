@@ -26,6 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from airflow_sqlqueue.cli.signals import on_signals
 from airflow_sqlqueue.errors import SqlQueueError, TransientError
 from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.untrusted import printable
@@ -191,18 +192,16 @@ def told_so_far(done: str, others: str) -> Iterator[Callable[[int], None]]:
         signal.signal(number, signal.SIG_DFL)
         sys.exit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield take
-    except BaseException as error:
-        # An interrupted COMMIT may have taken effect.
-        refused = isinstance(error, SqlQueueError) and not isinstance(error, TransientError)
-        if so_far or not refused:
-            least = f"{done[:1].upper()}{done[1:]} at least {count_of(so_far, 'message')}"
-            note(f"{least}; all others {others}: run it again to go on.")
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with on_signals(stop, signal.SIGTERM):
+        try:
+            yield take
+        except BaseException as error:
+            # An interrupted COMMIT may have taken effect.
+            refused = isinstance(error, SqlQueueError) and not isinstance(error, TransientError)
+            if so_far or not refused:
+                least = f"{done[:1].upper()}{done[1:]} at least {count_of(so_far, 'message')}"
+                note(f"{least}; all others {others}: run it again to go on.")
+            raise
 
 
 def counted(items: Iterable[Any], update: Any, step: int = 500) -> Iterator[Any]:

@@ -14,6 +14,7 @@ import typer
 
 from airflow_sqlqueue.cli.options import BY_BEGINNING, Common, ListOptions
 from airflow_sqlqueue.cli.output import note
+from airflow_sqlqueue.cli.signals import on_signals
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import option
 from airflow_sqlqueue.options.budget import count_of
@@ -194,11 +195,8 @@ def _noted_interrupts(received: list[int]) -> Iterator[None]:
         if callable(handler):
             handler(number, frame)
 
-    signal.signal(signal.SIGINT, interrupt)
-    try:
+    with on_signals(interrupt, signal.SIGINT):
         yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
 
 
 def rewrite(
@@ -216,7 +214,7 @@ def rewrite(
     cluster run airflow_sqlqueue.spark.jobs.message_tables with --rewrite.
     """
     settings = dict(each.partition("=")[::2] for each in conf or [])
-    if not all(map(all, settings.items())):
+    if not all(name and value for name, value in settings.items()):
         raise ConfigurationError("--conf takes NAME=VALUE, as spark.driver.memory=4g.")
     from airflow_sqlqueue.spark.message_tables import rewrite_message_table
     from airflow_sqlqueue.spark.message_tables.table_formats import check_format
