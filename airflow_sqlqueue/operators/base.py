@@ -239,7 +239,10 @@ def check_named_once(
 
 
 def check_options(task: ServerTask, *kinds: type[Options | TimeFilter]) -> None:
-    """Check the names in the task's mappings when the DAG is parsed; a template of a mapping has none before a run."""
+    """Check the names in the task's mappings when the DAG is parsed, and note its conditions for a run.
+
+    A template of a mapping has no names before a run.
+    """
     task.given_conditions = _conditions_of(task)
     for kind in kinds:
         values = vars(task)[kind.parameter]

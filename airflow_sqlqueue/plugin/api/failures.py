@@ -88,9 +88,9 @@ def failures(
         raise
     except SqlQueueError as error:
         problem = str(error)
-    ordered = sorted(groups.items(), key=lambda item: -item[1].messages)[: wanted.limit]
-    if (name := group_of(key, wanted.group)) is not None:
-        ordered = [(name, groups[name])] if name in groups else []
+    only = group_of(key, wanted.group)
+    chosen = groups if only is None else {name: groups[name] for name in {only} & groups.keys()}
+    ordered = sorted(chosen.items(), key=lambda item: -item[1].messages)[: wanted.limit]
     return {
         "problem": problem,
         "messages": messages,
