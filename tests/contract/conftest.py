@@ -219,6 +219,11 @@ def run_sql(session: Session, text: str) -> list[Any]:
     return session.run(Query("test", "run a test's statement", text))
 
 
+def ignores_case(session: Session) -> bool:
+    """Whether two spellings of a name are one in the session's database."""
+    return "_CI" in str(run_sql(session, "SELECT collation_name FROM sys.databases WHERE name = DB_NAME()")[0][0])
+
+
 def drop_schema(session: Session, name: str) -> None:
     """Drop a schema of a test's own, if it is there, with all its tables."""
     found = run_sql(session, f"SELECT [name] FROM sys.tables WHERE [schema_id] = SCHEMA_ID(N'{name}')")
