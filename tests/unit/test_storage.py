@@ -422,16 +422,27 @@ def test_a_files_time_is_in_utc_where_its_store_names_no_zone(zone: timezone | N
     assert modified(staging, {"name": "a"}) == (told if zone else told.replace(tzinfo=timezone.utc))
 
 
-def test_files_on_webhdfs_have_the_time_of_their_last_change(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("milliseconds", "found"),
+    [
+        (1_769_846_400_250, datetime(2026, 1, 31, 8, microsecond=250_000, tzinfo=timezone.utc)),
+        (1 << 62, None),
+        (10**400, None),
+    ],
+    ids=["a time", "beyond the calendar", "beyond all numbers"],
+)
+def test_files_on_webhdfs_have_the_time_of_their_last_change(
+    monkeypatch: pytest.MonkeyPatch, milliseconds: int, found: datetime | None
+) -> None:
     batch_id, part_id = uuid.uuid4(), uuid.uuid4()
 
     def listing(self: WebHDFS, op: str, *, path: str) -> Any:
         status = {"pathSuffix": f"part-{part_id}.parquet", "type": "FILE", "length": 5}
         if not path.endswith(f"{batch_id}"):
             status = {"pathSuffix": f"{batch_id}", "type": "DIRECTORY", "length": 0}
-        found = {"FileStatuses": {"FileStatus": [{**status, "modificationTime": 1_769_846_400_250}]}}
-        return SimpleNamespace(json=lambda: found)
+        statuses = {"FileStatuses": {"FileStatus": [{**status, "modificationTime": milliseconds}]}}
+        return SimpleNamespace(json=lambda: statuses)
 
     monkeypatch.setattr(WebHDFS, "_call", listing)
     ((_, (file,)),) = staged_files(StagingFolder.of("webhdfs://name-node:9870/data/staging"))
-    assert file.modified == datetime(2026, 1, 31, 8, microsecond=250_000, tzinfo=timezone.utc)
+    assert file.modified == found

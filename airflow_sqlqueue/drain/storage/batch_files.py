@@ -127,15 +127,17 @@ def _file(staging: StagingFolder, found: tuple[str, dict[str, Any]]) -> StagedFi
 
 
 def modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
-    """Return the time of a file's last change, of what a listing has of it; None where the store says nothing."""
+    """Return the time of a file's last change, of what a listing has of it; None where the store says nothing.
+
+    Nor does it if its owner has set a time that is none of the calendar: such a file stops no sweep of others.
+    """
     store = store_at(staging.uri)
     names = () if store is None else store.modified
     value = next((entry[name] for name in names if entry.get(name) is not None), None)
-    if store is not None and isinstance(value, (int, float)):
-        return datetime.fromtimestamp(value / store.per_second, timezone.utc)
-    if not isinstance(value, datetime):
-        value = None
-        with suppress(NotImplementedError, FileNotFoundError):
+    with suppress(NotImplementedError, FileNotFoundError, ValueError, OverflowError):
+        if store is not None and isinstance(value, (int, float)):
+            return datetime.fromtimestamp(value / store.per_second, timezone.utc)
+        if not isinstance(value, datetime):
             value = staging.filesystem.modified(entry["name"])
     if not isinstance(value, datetime):
         return None
