@@ -129,7 +129,7 @@ def _file(staging: StagingFolder, found: tuple[str, dict[str, Any]]) -> StagedFi
 def modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
     """Return the time of a file's last change, of what a listing has of it; None where the store says nothing.
 
-    Nor does it if its owner has set a time that is none of the calendar: such a file stops no sweep of others.
+    A time beyond the calendar, which the owner of a file can set, is None too: it stops no sweep of other files.
     """
     store = store_at(staging.uri)
     names = () if store is None else store.modified
