@@ -69,7 +69,11 @@ def _object_id(c: Compilation, node: nodes.Function, names: Names) -> Typed:
             return Typed(f"{table.object_id}::int4" if table is not None else "NULL::int4", INT)
     args = [as_text(c.scalar(arg, names)).sql for arg in node.args]
     kind = args[1] if len(args) > 1 else "NULL::text"
-    return Typed(seen_id(c, f"mssql.object_id({_db(c)}, {in_default_schema(c, args[0])}, {kind})"), INT)
+    sql = seen_id(c, f"mssql.object_id({_db(c)}, {in_default_schema(c, args[0])}, {kind})")
+    # Once for the statement, as on SQL Server: PostgreSQL would search the name again for each row.
+    if all(isinstance(each, nodes.Literal | nodes.Variable) for each in node.args):
+        sql = f"(SELECT {sql})"
+    return Typed(sql, INT)
 
 
 def _db(c: Compilation) -> str:
