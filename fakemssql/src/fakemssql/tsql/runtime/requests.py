@@ -97,7 +97,7 @@ class SessionEngine:
         session.output = output
         session.activity.begin(session, text, parameters)
         try:
-            self._refresh("FORCESEEK" in text.upper())
+            self._refresh()
             session.transactions.lose(output)
             yield
             session.transactions.end_of_batch(output)
@@ -107,12 +107,8 @@ class SessionEngine:
             session.backend.note_changes()
             session.activity.end(session)
 
-    def _refresh(self, seeks: bool = False) -> None:
+    def _refresh(self) -> None:
         session = self.session
-        if (seeks or not session.security.powerful) and not session.pg.in_transaction:
-            # An empty round trip brings notifications: permissions revoked before this request no longer count, and
-            # a hint does not find an index that was dropped before it (PostgreSQL would run the old plan without it).
-            session.pg.run([])
         session.backend.refresh()
         if not session.pg.in_transaction:
             session.plan_cache.collect()
