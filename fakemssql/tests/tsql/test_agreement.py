@@ -1,7 +1,8 @@
 """Answers of single statements as SQL Server's documentation has them, or the refusal: none differs in silence.
 
 Sources, on learn.microsoft.com: "CAST and CONVERT", "SAVE TRANSACTION", "SET XACT_ABORT", "CREATE TABLE" (temporary
-tables), "RAISERROR", "LIKE", "Data types", "AVG", "@@ROWCOUNT", "Database Engine events and errors".
+tables), "RAISERROR", "LIKE", "Data types", "AVG", "@@ROWCOUNT", "SET statements", "Table value
+constructor", "Database Engine events and errors".
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
+from fakemssql.types import SqlType
 
 _FOR_EVER = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - datetime2 has no zone
 
@@ -317,3 +320,17 @@ def test_an_index_entry_that_is_too_long(client: Any, table: str) -> None:
 def test_the_whole_digits_of_a_union_of_decimals_stay(client: Any) -> None:
     text = "SELECT CAST(1E37 AS numeric(38, 0)) AS n UNION ALL SELECT CAST(1.5 AS numeric(6, 4)) ORDER BY n"
     assert client.rows(text)[0] == (2,)
+
+
+@pytest.mark.parametrize("call", ["EXEC p{0}", "EXEC ('{1}')", "EXEC sp_executesql N'{1}'", "INSERT {0} VALUES (1)"])
+def test_set_in_a_module_ends_with_it(client: Any, table: str, call: str) -> None:
+    sets = "SET XACT_ABORT, NOCOUNT ON; SET LOCK_TIMEOUT 5; SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"
+    client.ok(f"CREATE PROCEDURE p{table} AS {sets}")
+    client.ok(f"CREATE TABLE {table} (a int)")
+    client.ok(f"CREATE TRIGGER tr{table} ON {table} AFTER INSERT AS {sets}; SELECT 1 FROM {table}")
+    shown = "@@LOCK_TIMEOUT, @@OPTIONS & 16896, (SELECT transaction_isolation_level FROM sys.dm_exec_sessions s"
+    shown = f"SELECT {shown} WHERE s.session_id = @@SPID)"
+    own = client.rows(shown)
+    assert client.rows(f"BEGIN TRAN; {call.format(table, sets)}; {shown}; COMMIT") == own
+    assert client.rows(f"{sets}; SELECT @p", p=(SqlType("int"), 1)) == [(1,)]
+    assert client.rows(shown) == own

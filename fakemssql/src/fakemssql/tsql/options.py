@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -67,6 +67,9 @@ class Options:
     @property
     def implicit(self) -> bool:
         return "IMPLICIT_TRANSACTIONS" in self.on
+
+    def copy(self) -> Options:
+        return replace(self, on=set(self.on))
 
     def to_bytes(self) -> bytes:
         """Return all options as bytes, for :meth:`of_bytes`."""

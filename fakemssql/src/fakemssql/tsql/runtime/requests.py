@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from fakemssql.contract import Client, Parameter, ResponseWriter, SqlError
 from fakemssql.switches import Switches
@@ -78,14 +78,15 @@ class SessionEngine:
             count = session.transaction_count
             try:
                 frame = session.frame(text, parameters, output)
-                run(session, frame)
+                with session.own_options() if procedure else nullcontext(session.options) as options:
+                    run(session, frame)
                 for parameter in parameters:
                     if parameter.output:
                         name = parameter.name.lower()
                         kind = frame.types[name]
                         output.return_value(Parameter(parameter.name, kind, decode(kind, frame.values[name]), True))
                 if procedure:
-                    session.transactions.check_balance(count)
+                    session.transactions.check_balance(count, options)
             except SqlError as error:
                 report(session, error, output)
             except BatchEnd:
@@ -118,7 +119,8 @@ class SessionEngine:
         session = self.session
         with self._request(output, procedure):
             try:
-                status, outputs = call(session, parse_name(procedure), list(parameters), Frame(Code([]), output))
+                with session.own_options():
+                    status, outputs = call(session, parse_name(procedure), list(parameters), Frame(Code([]), output))
                 for parameter in outputs:
                     output.return_value(parameter)
             except SqlError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from fakemssql.contract import Parameter, ResponseWriter, SqlError
 from fakemssql.switches import Switches
 from fakemssql.tsql.datatypes.codec import encode
 from fakemssql.tsql.definitions.definer import Definer
+from fakemssql.tsql.options import Options
 from fakemssql.tsql.parser import batches, nodes
 from fakemssql.tsql.parser.lexer import tokenize
 from fakemssql.tsql.runtime.connection.activity import Activity
@@ -93,6 +95,32 @@ class Session(SessionState):
     def code(self, text: str, signature: tuple[object, ...] = ()) -> Code:
         """Parsed batch for ``text``, from the cache if possible."""
         return self.plan_cache.code(text, signature, self.options.quoted_identifier)
+
+    @contextmanager
+    def own_options(self) -> Iterator[Options]:
+        """Provide SET options for a procedure, a trigger or a dynamic text: those of the caller apply again after it.
+
+        Source: "SET statements (Transact-SQL)".
+        """
+        outer, inner = self.options, self.options.copy()
+        self.options = inner
+        try:
+            yield inner
+        finally:
+            self.options = outer
+            if inner != outer:
+                with self.pg.undisturbed():
+                    self._apply(inner)
+
+    def _apply(self, former: Options) -> None:
+        """Apply the options after ``former`` ones. In a failed transaction the rollback will set the lock timeout."""
+        if former.lock_timeout != self.options.lock_timeout and self.pg.usable:
+            self.apply_lock_timeout()
+        if former.isolation != self.options.isolation:
+            # Only the next statement fails where a transaction began at another level than SNAPSHOT.
+            with suppress(SqlError):
+                self.transactions.isolate(self.options.isolation)
+        self.activity.update(self)
 
     def frame(
         self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, parent: Frame | None = None

@@ -15,6 +15,7 @@ from psycopg.pq.abc import PGresult
 
 from fakemssql.contract import Attention, ClientGone, ResponseWriter, SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.options import Options
 from fakemssql.tsql.pg import PgError, Request, ServerGone
 from fakemssql.tsql.runtime.connection.activity import Activity
 from fakemssql.tsql.runtime.errors import DEADLOCK, no_way_back, translate, uncommittable
@@ -258,13 +259,12 @@ class Transactions:
             if self._requests == self.session.switches.lose_transaction_at:
                 self.rollback_all(output)
 
-    def check_balance(self, before: int) -> None:
+    def check_balance(self, before: int, options: Options) -> None:
         """Raise error 266 if a procedure, or a text with parameters, ends with another @@TRANCOUNT than it began with.
 
-        There is no error under XACT_ABORT ON (known from practice, not documented), nor for a transaction that
-        IMPLICIT_TRANSACTIONS began.
+        There is no error if it ends under XACT_ABORT ON, one of its ``options`` (known from practice, not documented),
+        nor for a transaction that IMPLICIT_TRANSACTIONS began.
         """
-        options = self.session.options
         begun = options.implicit and self.session.transaction_count > before
         if self.session.transaction_count == before or self.doomed or begun or options.xact_abort:
             return

@@ -70,14 +70,13 @@ def _user(session: Session, name: nodes.Name, parameters: list[Parameter], frame
             inner.values[declared.name] = evaluate(session, declared.value, declared.type, inner)[1]
         else:
             raise errors.missing_argument(found.name, declared.name)
-    database, nocount = session.database, session.options.nocount
+    database = session.database
     session.database = found.database
     try:
         with session.security.module(found.database, found.owner, found.schema):
             status = run(session, inner)
     finally:
         session.database = database
-        (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
     return status, final_values(module.parameters, given, inner)
 
 
@@ -119,7 +118,9 @@ def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Fram
 
 def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
     if node.text_expr is not None:
-        run_text(session, text_of(session, node.text_expr, frame, -1), (), frame)
+        text = text_of(session, node.text_expr, frame, -1)
+        with session.own_options():
+            run_text(session, text, (), frame)
         return
     procedure = node.procedure
     if node.variable is not None:
@@ -141,7 +142,8 @@ def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
                 )
             targets[name or str(position)] = argument.value.name
     count = session.transaction_count
-    status, outputs = call(session, procedure, parameters, frame)
+    with session.own_options() as options:
+        status, outputs = call(session, procedure, parameters, frame)
     unnamed = [target for key, target in targets.items() if key.isdigit()]
     for parameter in outputs:
         target = targets.get(parameter.name) if parameter.name else unnamed.pop(0)
@@ -153,4 +155,4 @@ def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
         if result_kind is None:
             raise SqlError(137, f'Must declare the scalar variable "{node.result}".', severity=15)
         frame.values[node.result] = converted(session, INT, encode(INT, status), result_kind, frame)
-    session.transactions.check_balance(count)
+    session.transactions.check_balance(count, options)

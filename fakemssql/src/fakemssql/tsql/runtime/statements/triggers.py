@@ -138,7 +138,6 @@ def _run(
     """Run the bodies of triggers over the rows in the tables ``places``, and then drop these tables."""
     updated = {fold(a.column) for a in node.assignments if a.column} if isinstance(node, nodes.Update) else set()
     every = isinstance(node, nodes.Insert)
-    abort = session.options.xact_abort
     for identifier, name, definition in rows:
         module = batches.parse(str(definition))[0]
         assert isinstance(module, nodes.CreateModule)
@@ -146,19 +145,16 @@ def _run(
         inner = Frame(Code(body), frame.output, tables=dict(places), procedure=str(name), parent=frame)
         inner.kept = True
         session.rowcount = count
-        database, nocount = session.database, session.options.nocount
+        database = session.database
         session.firing.append(identifier)
-        session.options.on.add("XACT_ABORT")
         session.database = table.database
         try:
-            with session.security.module(table.database, table.owner, table.schema):
+            with session.own_options() as options, session.security.module(table.database, table.owner, table.schema):
+                options.on.add("XACT_ABORT")
                 run(session, inner)
         finally:
             session.firing.pop()
             session.database = database
-            (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
-            if not abort:
-                session.options.on.discard("XACT_ABORT")
         if session.transaction_count == 0:
             break
     discard(session, Frame(Code([]), frame.output, tables=places))
