@@ -334,3 +334,10 @@ def test_set_in_a_module_ends_with_it(client: Any, table: str, call: str) -> Non
     assert client.rows(f"BEGIN TRAN; {call.format(table, sets)}; {shown}; COMMIT") == own
     assert client.rows(f"{sets}; SELECT @p", p=(SqlType("int"), 1)) == [(1,)]
     assert client.rows(shown) == own
+
+
+def test_if_and_while_reset_error_and_row_count(client: Any) -> None:
+    counted = "SELECT 1 UNION ALL SELECT 2;"
+    assert client.value(f"{counted} IF @@ROWCOUNT = 2 SELECT @@ROWCOUNT") == 0
+    assert client.value(f"{counted} WHILE @@ROWCOUNT = 2 SELECT @@ROWCOUNT") == 0
+    assert client.run("SELECT 1 / 0; IF @@ERROR <> 0 SELECT @@ERROR").results[-1] == [(0,)]

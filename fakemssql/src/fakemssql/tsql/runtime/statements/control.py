@@ -22,7 +22,9 @@ def block(session: Session, node: nodes.Block, frame: Frame) -> None:
 
 
 def branch(session: Session, node: nodes.If, frame: Frame) -> None:
-    if condition(session, node.condition, frame):
+    holds = condition(session, node.condition, frame)
+    quiet(session)  # IF resets @@ERROR and @@ROWCOUNT ("Using @@ERROR")
+    if holds:
         step(session, node.then, frame)
     elif node.otherwise is not None:
         step(session, node.otherwise, frame)
@@ -30,6 +32,7 @@ def branch(session: Session, node: nodes.If, frame: Frame) -> None:
 
 def loop(session: Session, node: nodes.While, frame: Frame) -> None:
     while condition(session, node.condition, frame):
+        quiet(session)
         session.pg.check()  # else nothing could cancel a loop that does not use PostgreSQL
         try:
             step(session, node.body, frame)
