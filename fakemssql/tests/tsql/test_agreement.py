@@ -341,3 +341,8 @@ def test_if_and_while_reset_error_and_row_count(client: Any) -> None:
     assert client.value(f"{counted} IF @@ROWCOUNT = 2 SELECT @@ROWCOUNT") == 0
     assert client.value(f"{counted} WHILE @@ROWCOUNT = 2 SELECT @@ROWCOUNT") == 0
     assert client.run("SELECT 1 / 0; IF @@ERROR <> 0 SELECT @@ERROR").results[-1] == [(0,)]
+
+
+def test_the_limits_of_severity_and_state(client: Any) -> None:
+    found = client.run("RAISERROR('x', -1, -5); RAISERROR('x', 99, 300) WITH LOG").messages
+    assert [(message.severity, message.state) for message in found] == [(0, 1), (25, 255)]

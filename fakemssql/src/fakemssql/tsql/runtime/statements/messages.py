@@ -69,7 +69,9 @@ def raise_error(session: Session, node: nodes.RaiseError, frame: Frame) -> None:
             " message with that error number was found in sys.messages.",
         )
     text = decode(kind, raw) or ""
-    severity, state = integer_of(session, node.severity, frame), integer_of(session, node.state, frame)
+    severity = min(max(integer_of(session, node.severity, frame), 0), 25)
+    state = integer_of(session, node.state, frame)
+    state = 1 if state < 0 else min(state, 255)
     if len(node.arguments) > 20:
         raise SqlError(
             2747, "Too many substitution parameters for RAISERROR. Cannot exceed 20 substitution parameters."
