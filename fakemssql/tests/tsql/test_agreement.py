@@ -99,6 +99,8 @@ def test_values(client: Any, text: str, value: object) -> None:
         ("RAISERROR('%s', 16, 1, 5)", 2786),
         ("RAISERROR(5005, 10, 1)", 2732),
         ("INSERT t EXEC p", 40517),
+        ("DECLARE @t TABLE (a varchar(5)); INSERT @t VALUES (1), ('x')", 245),
+        ("DECLARE @t TABLE (a varchar(5)); INSERT @t VALUES (DEFAULT), (GETDATE()), ('x')", 241),
         ("WITH n(c) AS (SELECT 1 UNION ALL SELECT c + 1 FROM n WHERE EXISTS (SELECT * FROM n)) SELECT * FROM n", 465),
         ("WITH n(c) AS (SELECT 1 UNION ALL SELECT MAX(c) FROM n) SELECT * FROM n", 467),
         ("CREATE VIEW v_two_names(a, b) AS SELECT 1 AS a", 8159),
@@ -320,6 +322,11 @@ def test_an_index_entry_that_is_too_long(client: Any, table: str) -> None:
 def test_the_whole_digits_of_a_union_of_decimals_stay(client: Any) -> None:
     text = "SELECT CAST(1E37 AS numeric(38, 0)) AS n UNION ALL SELECT CAST(1.5 AS numeric(6, 4)) ORDER BY n"
     assert client.rows(text)[0] == (2,)
+
+
+def test_the_values_of_several_rows_have_one_type(client: Any) -> None:
+    text = "DECLARE @t TABLE (a varchar(5)); INSERT @t VALUES (1.5), (DEFAULT), (2), (NULL); SELECT * FROM @t"
+    assert client.rows(text) == [("1.5",), (None,), ("2.0",), (None,)]
 
 
 @pytest.mark.parametrize("call", ["EXEC p{0}", "EXEC ('{1}')", "EXEC sp_executesql N'{1}'", "INSERT {0} VALUES (1)"])

@@ -9,7 +9,9 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.base_tables import lookup, reading, table_scope
 from fakemssql.tsql.compiler.compilation import Compilation
+from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.locks import check_hints, locking
+from fakemssql.tsql.compiler.operators import common_type
 from fakemssql.tsql.compiler.outputs import shown, with_outputs
 from fakemssql.tsql.compiler.plan import MADE, Plan
 from fakemssql.tsql.compiler.scopes import Names, with_ctes
@@ -17,8 +19,8 @@ from fakemssql.tsql.compiler.targets import (
     check_count,
     check_target,
     identity_on,
+    is_default,
     listed,
-    new_value,
     refuse_identity,
     refuse_twice,
     to_column,
@@ -101,7 +103,7 @@ def _value_rows(
     parent: Names | None,
     explicit: bool,
 ) -> str:
-    rows, names = [], Names([], parent)
+    names = Names([], parent)
     if len({len(row) for row in values.rows}) > 1:
         raise syntax_error(10709, "The number of columns for each row in a table value constructor must be the same.")
     if not explicit and len(values.rows[0]) != len(columns):
@@ -115,9 +117,20 @@ def _value_rows(
                 " number of values in the VALUES clause must match the number of columns specified in the INSERT"
                 " statement.",
             )
-        cells = [new_value(c, node, table, column, names) for node, column in zip(row, columns, strict=True)]
-        rows.append(f"({', '.join(cells)})")
-    return ", ".join(rows)
+    listed_cells = [
+        _cells(c, cells, table, column, names) for *cells, column in zip(*values.rows, columns, strict=True)
+    ]
+    return ", ".join(f"({', '.join(row)})" for row in zip(*listed_cells, strict=True))
+
+
+def _cells(c: Compilation, given: list[nodes.Expr], table: TableInfo, column: ColumnInfo, names: Names) -> list[str]:
+    """Compile the values of a column; those of several rows have one type first, as in a UNION ALL."""
+    values = [None if is_default(node) else c.scalar(node, names) for node in given]
+    typed = [value for value in values if value is not None and value.type is not None]
+    if len(typed) > 1:
+        kind = common_type(typed)
+        values = [value and convert(value, kind) for value in values]
+    return ["DEFAULT" if value is None else to_column(value, table, column) for value in values]
 
 
 def _insert_query(

@@ -69,9 +69,13 @@ def listed(table: TableInfo, names: list[str], *, with_identity: bool = False) -
     return [each for each in table.columns if each.computed is None and (with_identity or not each.identity)]
 
 
+def is_default(node: nodes.Expr) -> bool:
+    return isinstance(node, nodes.Literal) and node.kind == "default"
+
+
 def new_value(c: Compilation, node: nodes.Expr, table: TableInfo, column: ColumnInfo, names: Names) -> str:
     """Compile DEFAULT, or an expression converted to the type of its column."""
-    if isinstance(node, nodes.Literal) and node.kind == "default":
+    if is_default(node):
         return "DEFAULT"
     return to_column(c.scalar(node, names), table, column)
 
