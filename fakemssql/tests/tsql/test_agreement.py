@@ -56,6 +56,16 @@ _FOR_EVER = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - date
         ("CAST(NULLIF('', '') AS datetime2)", None),
         ("CAST('' AS real)", 0.0),
         ("CAST('£1,234.5' AS money)", Decimal("1234.5000")),
+        ("CAST(CAST('2000-01-01 11:59:59.997' AS datetime) AS int)", 36524),
+        ("CAST(CAST('2000-01-01 12:00' AS datetime) AS bigint)", 36525),
+        ("CAST(1234.5678E0 AS varchar(30))", "1234.57"),
+        ("CAST(-0.00012345678E0 AS varchar(30))", "-0.000123457"),
+        ("CAST(999999.5E0 AS varchar(30))", "1e+006"),
+        ("CAST(100000E0 AS varchar(30))", "100000"),
+        ("(SELECT MAX(v) FROM (VALUES ('a'), ('B'), (NULL)) AS t(v))", "B"),
+        ("(SELECT MIN(v) FROM (VALUES (N'B'), (N'a')) AS t(v))", "a"),
+        ("(SELECT MAX(v COLLATE Latin1_General_BIN2) FROM (VALUES ('a'), ('B')) AS t(v))", "a"),
+        ("(SELECT TOP 1 MIN(v) OVER (ORDER BY v) FROM (VALUES ('a'), ('B')) AS t(v) ORDER BY v DESC)", "a"),
     ],
 )
 def test_values(client: Any, text: str, value: object) -> None:

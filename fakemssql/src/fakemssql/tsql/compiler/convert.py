@@ -110,7 +110,7 @@ def _to_number(value: Typed, source: SqlType, target: SqlType) -> str:
     if kind == "timestamp":
         sql, kind = f"mssql.dt_days({sql})", "float"
         if goal == "int":
-            sql = f"floor({sql})"
+            sql = f"floor({sql} + 0.5)"
     if kind == "uniqueidentifier" or (is_moment(source) and kind != "float"):
         raise SqlError(529, f"Explicit conversion from data type {source.name} to {name} is not allowed.")
     if name == "bit":

@@ -231,10 +231,11 @@ BEGIN
   RETURN result;
 END $$;
 
+-- Style 0 of CONVERT: at most six digits, with an exponent of three digits where it is needed.
 CREATE FUNCTION mssql.float_str(x float8) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN CASE WHEN x = 0 THEN '0' WHEN abs(x) >= 1e6 OR abs(x) < 1e-4
-    THEN regexp_replace(regexp_replace(replace(btrim(to_char(x, '9.99999EEEE')), 'e', 'e'), 'e([+-])(\d\d)$', 'e\10\2'), '\.?0*e', 'e')
-    ELSE regexp_replace(to_char(x::numeric, 'FM999990.999999'), '\.?0*$', '') END;
+  RETURN (SELECT CASE WHEN x = 0 THEN '0' WHEN power BETWEEN -4 AND 5 THEN trim_scale(round(x::numeric, 5 - power))::text
+      ELSE regexp_replace(regexp_replace(t, 'e([+-])(\d\d)$', 'e\10\2'), '\.?0*e', 'e') END
+    FROM (SELECT btrim(to_char(x, '9.99999EEEE'))) AS a(t), LATERAL (SELECT split_part(t, 'e', 2)::int) AS b(power));
 
 -- Evaluates one conversion of a text and turns an error of its value into NULL (TRY_CAST, TRY_CONVERT).
 -- What is not supported, an invalid style and a fault stay errors.

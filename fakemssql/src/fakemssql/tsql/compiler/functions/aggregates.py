@@ -7,7 +7,7 @@ from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.operators import directed, order_key
 from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import BIGINT, FLOAT, INT, family, is_number, storage
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, FLOAT, INT, family, is_number, is_text, storage
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
@@ -72,7 +72,11 @@ def _aggregate(c: Compilation, node: nodes.Function, names: Names, name: str, ov
         if kind.name == "uniqueidentifier":
             # PostgreSQL compares other bytes first; the least value matters only as a tie-break.
             return Typed(f"{function}(({value.sql})::text){over}::uuid", kind)
-        return Typed(f"{function}({value.sql}){over}", kind, binary=value.binary)
+        if is_text(kind):
+            # The value that ORDER BY would show first or last.
+            pair = f"CASE WHEN {value.sql} IS NOT NULL THEN ARRAY[{order_key(value)}, {value.sql}] END"
+            return Typed(f"({function}({pair}){over})[2]", kind, binary=value.binary)
+        return Typed(f"{function}({value.sql}){over}", kind)
     if not is_number(kind) or kind.name == "bit":
         raise SqlError(8117, f"Operand data type {kind.name} is invalid for {name.lower()} operator.")
     if family(kind) == "int":
