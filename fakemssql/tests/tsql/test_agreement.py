@@ -363,3 +363,18 @@ def test_if_and_while_reset_error_and_row_count(client: Any) -> None:
 def test_the_limits_of_severity_and_state(client: Any) -> None:
     found = client.run("RAISERROR('x', -1, -5); RAISERROR('x', 99, 300) WITH LOG").messages
     assert [(message.severity, message.state) for message in found] == [(0, 1), (25, 255)]
+
+
+@pytest.mark.parametrize(("text", "number"), [("SELECT * FROM nope", 208), ("SELECT FROM", 156), ("SELECT @nope", 137)])
+def test_an_error_of_compilation_ends_its_scope_alone(client: Any, text: str, number: int) -> None:
+    for call in (f"EXEC (N'{text}')", f"EXEC sp_executesql N'{text}'", f"EXEC (N'EXEC (N''{text}'') SELECT 1')"):
+        found = client.run(f"BEGIN TRAN; {call}; SELECT @@TRANCOUNT; ROLLBACK")
+        assert (found.errors, found.results[-1]) == ([number], [(1,)])
+        assert client.value(f"BEGIN TRY {call} END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH") == number
+    assert client.run(f"SET XACT_ABORT ON; EXEC (N'{text}'); SELECT 1").results == []
+
+
+def test_an_error_of_compilation_ends_a_procedure_and_its_own_catch(client: Any, table: str) -> None:
+    client.ok(f"CREATE PROCEDURE p{table} AS BEGIN TRAN; BEGIN TRY SELECT * FROM nope END TRY BEGIN CATCH END CATCH")
+    found = client.run(f"EXEC p{table}; SELECT @@TRANCOUNT; ROLLBACK")
+    assert (found.errors, found.results) == ([208, 266], [[(1,)]])

@@ -15,6 +15,10 @@ class BatchEnd(Exception):
     """The batch ends; its errors have been reported."""
 
 
+class ScopeEnd(BatchEnd):
+    """A procedure or a dynamic text ends, by an error of its compilation; its caller goes on."""
+
+
 class Break(Exception):
     """BREAK leaves a loop."""
 

@@ -13,7 +13,7 @@ from fakemssql.tsql.runtime.connection.backend import Backend
 from fakemssql.tsql.runtime.execution.interpreter import report, run
 from fakemssql.tsql.runtime.frames import BatchEnd, Code, Frame
 from fakemssql.tsql.runtime.session.session import Session, StatementTables, parse_name, signature_of
-from fakemssql.tsql.runtime.statements.execute import call
+from fakemssql.tsql.runtime.statements.execute import STOPPED, call
 from fakemssql.tsql.security.accounts import ServerPrincipal
 
 
@@ -126,9 +126,9 @@ class SessionEngine:
             except SqlError as error:
                 # A procedure's error is the error of a statement: under XACT_ABORT it rolls the transaction back.
                 report(session, error, output, session.transactions.doom if session.options.xact_abort else None)
-                status = -6 if error.number != 2812 else 0
+                status = STOPPED if error.number != 2812 else 0
             except BatchEnd:
-                status = -6
+                status = STOPPED
         return status
 
     def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:

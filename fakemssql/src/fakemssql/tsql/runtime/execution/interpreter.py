@@ -13,7 +13,7 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.pg import Request
 from fakemssql.tsql.runtime.errors import dooms, ends_batch, is_compile
 from fakemssql.tsql.runtime.execution.plans import evaluate
-from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Raised, Returned, Thrown
+from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Raised, Returned, ScopeEnd, Thrown
 from fakemssql.tsql.runtime.session.session import Session
 
 
@@ -107,7 +107,10 @@ def step(session: Session, statement: nodes.Statement, frame: Frame) -> None:
         thrown = isinstance(error, Thrown)
         doomed = fatal and (not is_compile(error) or session.options.xact_abort)
         report(session, error, frame.output, transactions.doom if doomed else None)
-        if ends_batch(error) or thrown or (session.options.xact_abort and not raised) or error.number == 1205:
+        if is_compile(error) and not session.options.xact_abort:
+            if error.seen is frame:
+                raise ScopeEnd from None
+        elif ends_batch(error) or thrown or (session.options.xact_abort and not raised) or error.number == 1205:
             raise BatchEnd from None
 
 

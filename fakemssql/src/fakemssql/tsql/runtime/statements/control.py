@@ -12,7 +12,7 @@ from fakemssql.tsql.pg import Request
 from fakemssql.tsql.runtime.errors import is_compile
 from fakemssql.tsql.runtime.execution.interpreter import integer_of, quiet, report, run_all, step, text_of
 from fakemssql.tsql.runtime.execution.plans import condition, evaluate
-from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Returned
+from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Returned, ScopeEnd
 from fakemssql.tsql.runtime.session.session import Session
 from fakemssql.tsql.security import errors
 
@@ -61,7 +61,7 @@ def try_catch(session: Session, node: nodes.TryCatch, frame: Frame) -> None:
         if error.severity >= 20 or (is_compile(error) and error.seen is frame):
             if not session.trying:
                 report(session, error, frame.output)
-                raise BatchEnd from None
+                raise (BatchEnd if session.options.xact_abort or error.severity >= 20 else ScopeEnd) from None
             raise
         frame.caught.append(error)
         try:

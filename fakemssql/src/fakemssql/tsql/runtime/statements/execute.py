@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
@@ -11,10 +12,13 @@ from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import batches, nodes
 from fakemssql.tsql.runtime.execution.interpreter import run, text_of
 from fakemssql.tsql.runtime.execution.plans import converted, evaluate
-from fakemssql.tsql.runtime.frames import Code, Frame
+from fakemssql.tsql.runtime.frames import Code, Frame, ScopeEnd
 from fakemssql.tsql.runtime.session.session import Arguments, Session, parse_name
 from fakemssql.tsql.security import errors
 from fakemssql.types import SqlType
+
+STOPPED = -6
+"""Status of a procedure that an error has ended."""
 
 
 def call(session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame) -> tuple[int, list[Parameter]]:
@@ -83,7 +87,11 @@ def _user(session: Session, name: nodes.Name, parameters: list[Parameter], frame
 def run_text(session: Session, text: str, parameters: Sequence[Parameter], frame: Frame) -> tuple[int, Frame]:
     """Run a text that a statement made, with its own variables; its status and frame. A USE in it ends with it."""
     database = session.database
-    inner = session.frame(text, parameters, frame.output, frame)
+    try:
+        inner = session.frame(text, parameters, frame.output, frame)
+    except SqlError as error:
+        error.seen = text  # not the caller, whose CATCH catches it
+        raise
     with session.security.dynamic():
         status = run(session, inner)
     if session.database != database:
@@ -119,7 +127,7 @@ def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Fram
 def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
     if node.text_expr is not None:
         text = text_of(session, node.text_expr, frame, -1)
-        with session.own_options():
+        with suppress(ScopeEnd), session.own_options():
             run_text(session, text, (), frame)
         return
     procedure = node.procedure
@@ -142,7 +150,8 @@ def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
                 )
             targets[name or str(position)] = argument.value.name
     count = session.transaction_count
-    with session.own_options() as options:
+    status, outputs = STOPPED, list[Parameter]()
+    with session.own_options() as options, suppress(ScopeEnd):
         status, outputs = call(session, procedure, parameters, frame)
     unnamed = [target for key, target in targets.items() if key.isdigit()]
     for parameter in outputs:
