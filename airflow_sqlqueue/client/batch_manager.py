@@ -45,7 +45,7 @@ BatchId = uuid.UUID | str | Batch | BatchInfo
 def _named(batch: BatchId, queue_name: str | None) -> tuple[uuid.UUID, str | None]:
     """Return a batch's id, and the address that leads to its ledger."""
     if isinstance(batch, (Batch, BatchInfo)):
-        return uuid.UUID(str(batch.batch_id)), queue_name or batch.queue
+        return batch.uuid if isinstance(batch, Batch) else batch.batch_id, queue_name or batch.queue
     try:
         return uuid.UUID(str(batch)), queue_name
     except ValueError:

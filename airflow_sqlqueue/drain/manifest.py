@@ -21,6 +21,7 @@ from uuid import UUID
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.stores import is_staged
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.untrusted import quoted
 
 STATES = ("open", "sealed", "consumed", "requeued")
 """States of a batch: it gathers parts, is closed to them, and then is either read for good or put back."""
@@ -114,8 +115,13 @@ class Batch(Counts):
 
     @property
     def uuid(self) -> UUID:
-        """Batch id as a UUID."""
-        return UUID(self.batch_id)
+        """Batch id as a UUID. Raises :class:`ConfigurationError` for another text."""
+        try:
+            return UUID(self.batch_id)
+        except ValueError:
+            raise ConfigurationError(
+                f"The batch id {quoted(self.batch_id)} is no UUID: give the manifest that a drain wrote."
+            ) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values only, the content of a manifest file. :meth:`from_dict` reads them."""

@@ -58,6 +58,11 @@ def test_contradictions_are_refused(change: dict[str, Any], says: str) -> None:
         Batch(**{**VALUES, **change})
 
 
+def test_an_id_that_is_no_uuid_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'batch-1' is no UUID"):
+        _ = Batch(**{**VALUES, "batch_id": "batch-1"}).uuid
+
+
 def test_an_unknown_key_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match="does not know the manifest's rows"):
         Batch.from_dict({**VALUES, "rows": 3})
