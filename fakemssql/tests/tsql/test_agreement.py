@@ -113,6 +113,7 @@ def test_values(client: Any, text: str, value: object) -> None:
         ("DECLARE @t TABLE (a varchar(5)); INSERT @t VALUES (DEFAULT), (GETDATE()), ('x')", 241),
         ("WITH n(c) AS (SELECT 1 UNION ALL SELECT c + 1 FROM n WHERE EXISTS (SELECT * FROM n)) SELECT * FROM n", 465),
         ("WITH n(c) AS (SELECT 1 UNION ALL SELECT MAX(c) FROM n) SELECT * FROM n", 467),
+        ("WITH n AS (SELECT 1 AS a), N AS (SELECT 2 AS a) SELECT * FROM n", 239),
         ("CREATE VIEW v_two_names(a, b) AS SELECT 1 AS a", 8159),
         ("CREATE VIEW v_one_name(a) AS SELECT 1 AS a, 2 AS b", 8158),
         ("CREATE TABLE #m (a int, CHECK (MAX(a) < 5))", 147),

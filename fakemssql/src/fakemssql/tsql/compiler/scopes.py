@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.locks import Locking
 from fakemssql.tsql.names import fold
@@ -81,7 +82,11 @@ class Names:
 
 
 def with_ctes(ctes: list[nodes.Cte], parent: Names | None) -> Names | None:
-    """Return a level of names that has the CTEs."""
+    """Return a level of names that has the CTEs. Error 239 for two of one name."""
+    known: set[str] = set()
     for cte in ctes:
+        if fold(cte.name) in known:
+            raise SqlError(239, f"Duplicate common table expression name '{cte.name}' was specified.")
+        known.add(fold(cte.name))
         parent = Names(parent=parent, ctes={fold(cte.name): (cte, parent)})
     return parent
