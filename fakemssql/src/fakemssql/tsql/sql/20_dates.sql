@@ -159,13 +159,13 @@ BEGIN
     WHEN style = 23 THEN d := to_char(x, 'YYYY-MM-DD'); has_time := NOT has_date;
     WHEN style IN (126, 127) THEN d := to_char(x, 'YYYY-MM-DD'); t := to_char(x, 'HH24:MI:SS')
       || CASE WHEN old AND to_char(x, 'US')::int = 0 THEN '' ELSE mssql.fraction(x, digits) END;
-      IF has_date AND has_time THEN RETURN d || 'T' || t || CASE style WHEN 127 THEN '' ELSE '' END; END IF;
+      IF has_date AND has_time THEN RETURN d || 'T' || t; END IF;
     WHEN style IN (4, 5, 6, 7, 9, 10, 11, 22, 109, 130, 131) THEN
       RETURN mssql.raise(40517, 'Style ' || style || ' of CONVERT from ' || kind || ' to a text is not supported by fakemssql.');
     ELSE RETURN mssql.raise(281, style || ' is not a valid style number when converting from ' || kind || ' to a character string.');
   END CASE;
   IF t IS NULL THEN t := to_char(x, 'HH24:MI:SS') || mssql.fraction(x, digits); END IF;
-  RETURN CASE WHEN has_date AND has_time THEN d || CASE WHEN style IN (0, 100) THEN ' ' ELSE ' ' END || t WHEN has_date THEN d ELSE t END;
+  RETURN CASE WHEN has_date AND has_time THEN d || ' ' || t WHEN has_date THEN d ELSE t END;
 END $$;
 
 CREATE FUNCTION mssql.unit_count(part text, x timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
