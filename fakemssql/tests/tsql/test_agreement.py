@@ -119,6 +119,8 @@ def test_values(client: Any, text: str, value: object) -> None:
         ("CREATE TABLE #m (a int, CHECK (MAX(a) < 5))", 147),
         ("CREATE TABLE #m (a int); CREATE TRIGGER tr_m ON #m AFTER INSERT AS SELECT 1", 40517),
         ("BEGIN TRAN; DECLARE @t TABLE (a int); ROLLBACK; SELECT * FROM @t", 40517),
+        ("SELECT CAST(1 AS bit) + CAST(1 AS bit)", 402),
+        ("SELECT CAST(1 AS bit) - CAST(1 AS bit)", 402),
         ("SELECT CAST(12345.6 AS varchar(3))", 8115),
         ("SELECT CONVERT(nvarchar(3), 12345)", 8115),
         ("SELECT CAST(CAST(123 AS bigint) AS varchar(2))", 8115),

@@ -6,7 +6,7 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import INT, family, is_moment, is_number, is_text, storage, wider
+from fakemssql.tsql.datatypes.sqltypes import BIT, INT, family, is_moment, is_number, is_text, storage, wider
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import MAX, SqlType
@@ -38,7 +38,7 @@ def operate(op: str, left: Typed, right: Typed) -> Typed:
     if op in ("&", "|", "^"):
         return _bits(op, left, right, a, b)
     kind = wider(a, b)
-    if not is_number(kind):
+    if not is_number(kind) or (op in ("+", "-") and left.type == right.type == BIT):
         name = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}[op]
         raise SqlError(
             402 if op != "-" or not is_text(kind) else 8117,
