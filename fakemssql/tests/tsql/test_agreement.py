@@ -121,6 +121,7 @@ def test_values(client: Any, text: str, value: object) -> None:
         ("BEGIN TRAN; DECLARE @t TABLE (a int); ROLLBACK; SELECT * FROM @t", 40517),
         ("SELECT CAST(1 AS bit) + CAST(1 AS bit)", 402),
         ("SELECT CAST(1 AS bit) - CAST(1 AS bit)", 402),
+        ("SELECT 5.5E0 % 2", 402),
         ("SELECT CAST(12345.6 AS varchar(3))", 8115),
         ("SELECT CONVERT(nvarchar(3), 12345)", 8115),
         ("SELECT CAST(CAST(123 AS bigint) AS varchar(2))", 8115),

@@ -38,7 +38,8 @@ def operate(op: str, left: Typed, right: Typed) -> Typed:
     if op in ("&", "|", "^"):
         return _bits(op, left, right, a, b)
     kind = wider(a, b)
-    if not is_number(kind) or (op in ("+", "-") and left.type == right.type == BIT):
+    missing = left.type == right.type == BIT if op in ("+", "-") else op == "%" and family(kind) == "float"
+    if missing or not is_number(kind):
         name = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}[op]
         raise SqlError(
             402 if op != "-" or not is_text(kind) else 8117,
@@ -54,11 +55,7 @@ def operate(op: str, left: Typed, right: Typed) -> Typed:
     x, y = convert(first, a).sql, convert(second, b).sql
     if family(result) in ("int", "float") or result.name.endswith("money"):
         x, y = f"({x})::{pg}", f"({y})::{pg}"
-        sql = (
-            f"({x} {op} {y})"
-            if family(result) != "float" or op != "%"
-            else f"mod(({x})::numeric, ({y})::numeric)::float8"
-        )
+        sql = f"({x} {op} {y})"
         if result.name == "tinyint":
             sql = f"mssql.tinyint({sql}::int8)"
         elif result.name.endswith("money"):
