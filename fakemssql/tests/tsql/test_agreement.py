@@ -16,6 +16,7 @@ import pytest
 from fakemssql.types import SqlType
 
 _FOR_EVER = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - datetime2 has no zone
+_MERGE = "DECLARE @t TABLE (a int); MERGE @t AS t USING (SELECT 1 AS b) AS s ON a = b WHEN"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,9 @@ def test_values(client: Any, text: str, value: object) -> None:
         ("RAISERROR('%s', 16, 1, 5)", 2786),
         ("RAISERROR(5005, 10, 1)", 2732),
         ("INSERT t EXEC p", 40517),
+        (f"{_MERGE} MATCHED THEN UPDATE SET a = 1 WHEN MATCHED THEN DELETE;", 5324),
+        (f"{_MERGE} MATCHED AND a = 1 THEN DELETE WHEN MATCHED AND a = 2 THEN DELETE;", 10714),
+        (f"{_MERGE} NOT MATCHED THEN INSERT VALUES (1) WHEN NOT MATCHED AND b = 2 THEN INSERT VALUES (2);", 10714),
         ("DECLARE @t TABLE (a varchar(5)); INSERT @t VALUES (1), ('x')", 245),
         ("DECLARE @t TABLE (a varchar(5)); INSERT @t VALUES (DEFAULT), (GETDATE()), ('x')", 241),
         ("WITH n(c) AS (SELECT 1 UNION ALL SELECT c + 1 FROM n WHERE EXISTS (SELECT * FROM n)) SELECT * FROM n", 465),
@@ -382,3 +386,8 @@ def test_an_error_of_compilation_ends_a_procedure_and_its_own_catch(client: Any,
     client.ok(f"CREATE PROCEDURE p{table} AS BEGIN TRAN; BEGIN TRY SELECT * FROM nope END TRY BEGIN CATCH END CATCH")
     found = client.run(f"EXEC p{table}; SELECT @@TRANCOUNT; ROLLBACK")
     assert (found.errors, found.results) == ([208, 266], [[(1,)]])
+
+
+def test_parameters_of_a_dynamic_text_have_defaults(client: Any) -> None:
+    text = "EXEC sp_executesql N'SELECT @a + @b', N'@a int, @b int = 5'"
+    assert (client.value(f"{text}, 1"), client.value(f"{text}, 1, 2"), client.value(f"{text}, 1, NULL")) == (6, 3, None)

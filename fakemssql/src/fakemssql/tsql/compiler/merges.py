@@ -21,6 +21,7 @@ from fakemssql.tsql.compiler.targets import (
 )
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
 
 
@@ -33,6 +34,7 @@ def merge(c: Compilation, node: nodes.Merge) -> Plan:
         c.env.require(table, action.action.upper())
     if table.type == "V":
         raise SqlError(40517, f"MERGE into the view '{table.name}' is not supported by fakemssql.")
+    _check_order(node.actions)
     for event in ("UPDATE", "DELETE", "INSERT"):
         check_target(c, table, node.outputs, event)
     lock_target(c, node.hints, table)
@@ -58,6 +60,27 @@ def merge(c: Compilation, node: nodes.Merge) -> Plan:
     return plan
 
 
+_CLAUSES = {"matched": "WHEN MATCHED", "target": "WHEN NOT MATCHED", "source": "WHEN NOT MATCHED BY SOURCE"}
+
+
+def _check_order(actions: list[nodes.MergeAction]) -> None:
+    """Raise error 10714 for an action that a kind of rows has twice, and 5324 for one after one for all such rows."""
+    for number, action in enumerate(actions):
+        clause, earlier = _CLAUSES[action.matched], [one for one in actions[:number] if one.matched == action.matched]
+        if any(one.action == action.action for one in earlier):
+            raise syntax_error(
+                10714,
+                f"An action of type '{action.action.upper()}' cannot appear more than once in a '{clause}' clause of a"
+                " MERGE statement.",
+            )
+        if any(one.condition is None for one in earlier):
+            raise syntax_error(
+                5324,
+                f"In a MERGE statement, a '{clause}' clause with a search condition cannot appear after a '{clause}'"
+                " clause with no search condition.",
+            )
+
+
 def _merge_action(
     c: Compilation,
     action: nodes.MergeAction,
@@ -67,13 +90,12 @@ def _merge_action(
     source: list[Scope],
     parent: Names | None,
 ) -> str:
-    head = {"matched": "MATCHED", "target": "NOT MATCHED", "source": "NOT MATCHED BY SOURCE"}[action.matched]
     visible = names
     if action.matched == "target":
         visible = Names(source, parent)
     elif action.matched == "source":
         visible = Names([target], parent)
-    text = f" WHEN {head}"
+    text = f" {_CLAUSES[action.matched]}"
     if action.condition is not None:
         text += f" AND {c.predicate(action.condition, visible)}"
     if action.action == "delete":

@@ -8,7 +8,7 @@ from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
 from fakemssql.tsql.parser import batches, nodes, types
 from fakemssql.tsql.parser.lexer import VARIABLE, tokenize
-from fakemssql.tsql.runtime.execution.plans import converted
+from fakemssql.tsql.runtime.execution.plans import converted, evaluate
 from fakemssql.tsql.runtime.frames import Frame
 from fakemssql.tsql.runtime.session.session import Arguments, Session
 from fakemssql.tsql.runtime.statements.execute import final_values, run_text
@@ -56,9 +56,10 @@ def sp_executesql(session: Session, arguments: Arguments, frame: Frame) -> int:
                 8178,
                 f"The parameterized query '{text[:50]}' expects the parameter '{item.name}', which was not supplied.",
             )
-        values.append(
-            Parameter(item.name, item.type, _converted(session, item, given.get(item.name), frame), item.output)
-        )
+        value = _converted(session, item, given.get(item.name), frame)
+        if item.value is not None and item.name not in given:
+            value = decode(item.type, evaluate(session, item.value, item.type, frame)[1])
+        values.append(Parameter(item.name, item.type, value, item.output))
     status, inner = run_text(session, text, values, frame)
     arguments.outputs += final_values(declared, given, inner)
     return status
