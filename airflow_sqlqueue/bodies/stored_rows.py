@@ -13,7 +13,7 @@ from airflow_sqlqueue.bodies.coercion import Coercion, Columns, Occurrences, pla
 from airflow_sqlqueue.bodies.json_reader import DECODER, levels_of, read_json
 from airflow_sqlqueue.bodies.names import RESCUED, Path, name_key, read_path
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Number, Repeated, Untyped, members_of
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Number, Repeated, Untyped, is_element, is_nothing, members_of
 from airflow_sqlqueue.bodies.types import leaf_of
 from airflow_sqlqueue.errors import BodyError
 
@@ -44,8 +44,8 @@ class StoredRows:
             rescued.to_pylist(), is_json, *(each.to_pylist() for each in given), strict=True
         ):
             members = read_rescued(text)
-            if is_one is None:
-                is_one = any(_is_of_json(value) for _, value in members or ())
+            if is_one is None and any(_is_of_json(value) for _, value in members or ()):
+                is_one = True
             fields = [each for each in zip(columns, kinds, values, strict=True) if each[2] is not None]
             found.append(self._row(fields, members or [], is_one, text if members is None else None))
         return pa.array(found, pa.struct([("fields", arrow_type(self._schema)), ("rescued", pa.string())]))
@@ -69,7 +69,7 @@ class StoredRows:
         self,
         columns: Iterable[tuple[str, Type, Any]],
         rescued: Iterable[tuple[Path, Any]],
-        is_json: bool,
+        is_json: bool | None,
         kept: str | None = None,
     ) -> dict[str, Any]:
         left, fitting = [], _Fitting(self._shared, is_json)
@@ -89,9 +89,12 @@ class StoredRows:
 
 
 class _Fitting(Coercion):
-    """The values of a row, in which a text may stand for another value and, of XML, an object for an element."""
+    """The values of a row, in which a text may stand for another value and, of XML, an object for an element.
 
-    def __init__(self, columns: dict[int, Columns], is_json: bool) -> None:
+    Where it is not known whether the body was JSON, None, a value is read as of XML, unless XML would leave out a part.
+    """
+
+    def __init__(self, columns: dict[int, Columns], is_json: bool | None) -> None:
         super().__init__(columns)
         self._is_json = is_json
 
@@ -112,9 +115,17 @@ class _Fitting(Coercion):
         is_object = isinstance(value, dict) and isinstance(kind, dict) and kind["type"] != "array"
         if type(value) is Occurrences:
             value = Occurrences(map(to_element, value))
-        elif not (self._is_json or is_object or isinstance(value, list)):
+        elif not (self._is_json or is_object or isinstance(value, list) or self._stays(value, kind)):
             value = to_element(value)
         return super().fitted(value, kind, path)
+
+    def _stays(self, value: Any, kind: Type) -> bool:
+        """Return whether a value of a body that may be JSON is one that is nothing, or no list, to XML alone."""
+        if self._is_json is not None or kind == "string":
+            return False
+        return (
+            is_nothing(value) if isinstance(value, str) else isinstance(value, dict) and sum(map(is_element, value)) > 1
+        )
 
 
 def read_rescued(text: str | None) -> list[tuple[Path, Any]] | None:

@@ -272,6 +272,16 @@ def test_rescued_xml_may_have_more_levels_than_a_body_of_json() -> None:
         assert values(refitted(struct(old), struct(new), deep, content_type=XML)) == values(rows_of(before))
 
 
+def test_a_body_that_may_be_json_loses_nothing_that_xml_has_not() -> None:
+    """Its content type says nothing, and what is rescued has texts alone."""
+    new = read_schema(struct({"At": "timestamp", "N": "long", "Tags": array("string")}))
+    texts = ['{"At":"","N":"null","Tags":{"a":"x","b":"y"}}', '{"N":"5","Tags":{"Tag":["x","y"]}}']
+    (json_fields, rescued), xml = rows_of(StoredRows(new, struct({})).rows({}, pa.array(texts), [None, None]))
+    assert set(json_fields.values()) == {None}
+    assert rescued == json.loads(texts[0])
+    assert xml == ({"At": None, "N": 5, "Tags": ["x", "y"]}, None)
+
+
 def test_an_empty_name_in_a_body_that_was_decoded_stops_no_rewrite() -> None:
     rows = parsed(struct({"N": "long"}), '{"N":1,"a":{"":5}}')
     found = StoredRows(read_schema(struct({"N": "long", "a": array("string")})), struct({"N": "long"})).rows(
