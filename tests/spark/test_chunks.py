@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from airflow_sqlqueue.bodies.extension import extended
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.patterns import TypePatterns
-from airflow_sqlqueue.bodies.schemas import Struct, array, fields_of, read_schema, struct
+from airflow_sqlqueue.bodies.schemas import Struct, array, fields_of, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED
 from airflow_sqlqueue.spark.message_tables import chunks as parsed
@@ -139,11 +139,26 @@ def test_messages_whose_new_fields_are_empty_do_not_wait() -> None:
 
 
 def test_chunks_of_an_older_schema_get_nulls() -> None:
-    rows = rows_of([("Shop.A", None, b'{"s":{"x":1}}')])
-    older = packed({"Shop.A": struct({"s": struct({"x": "long"})})}, [rows], new=True)
-    now = struct({"s": struct({"x": "long", "y": "string"}), "n": "date"})
-    (row,) = unpacked(older, ["RowVersion", "s", "n"], fields_of(now)).to_pylist()
-    assert row == {"RowVersion": 0, "s": {"x": 1, "y": None}, "n": None}
+    bodies = (b'{"s":{"x":1},"l":[{"x":2},null],"m":{"k":[{"x":3}]}}', b'{"l":[]}')
+    rows = rows_of([("Shop.A", None, body) for body in bodies])
+
+    def fields(inner: Any) -> dict[str, Any]:
+        return {"s": inner, "l": array(inner), "m": map_of(array(inner))}
+
+    older = packed({"Shop.A": struct(fields(struct({"x": "long"})))}, [rows], new=True)
+    now = {**fields(struct({"x": "long", "y": "string"})), "n": "date"}
+    found = unpacked(older, ["RowVersion", *now], now)
+    found.validate(full=True)
+    assert found.to_pylist() == [
+        {
+            "RowVersion": 0,
+            "s": {"x": 1, "y": None},
+            "l": [{"x": 2, "y": None}, None],
+            "m": [("k", [{"x": 3, "y": None}])],
+            "n": None,
+        },
+        {"RowVersion": 1, "s": None, "l": [], "m": None, "n": None},
+    ]
 
 
 def test_blocks_and_chunks_are_bounded(monkeypatch: Any) -> None:

@@ -143,8 +143,9 @@ def test_a_field_within_a_column_is_set_back_or_gets_another_case_by_a_rewrite(l
 
 def test_a_field_that_was_removed_keeps_its_type_in_the_table(lake: Lake) -> None:
     """It may also be one that a killed run made: the table has the column, and the schema's file has it not."""
-    lake.write(sent(ORDER, {"Id": 1, "_Left": 2, "O": {"X": 3, "Left": 4}}))
-    shorter = struct({"Id": "long", "O": struct({"X": "long"})})
+    lake.write(sent(ORDER, {"Id": 1, "_Left": 2, "O": {"X": 3, "Left": 4}, "L": [{"Y": 5, "Left": 6}]}))
+    items = array(struct({"Y": "long"}))
+    shorter = struct({"Id": "long", "O": struct({"X": "long"}), "L": items})
     lake.schemas.put(ORDER, shorter)
     begun = Path(lake.location, ORDER, "batch_id=batch-9", "parse_attempt=0", "_temporary", "part-0.zstd.parquet")
     begun.parent.mkdir(parents=True)
@@ -155,16 +156,20 @@ def test_a_field_that_was_removed_keeps_its_type_in_the_table(lake: Lake) -> Non
     batch = lake.make(sent(ORDER, text), batch_id="batch-3")
     lake.write(batch, cluster_by="message_id")
     assert fields_of(lake.schemas.get(ORDER) or {}) == {
-        "Id": "long", "O": struct({"X": "long", "Left": "long"}), "_Left": "long"
+        "Id": "long", "O": struct({"X": "long", "Left": "long"}), "L": items, "_Left": "long"
     }  # fmt: skip
     assert lake.rows("Id", "body__Left", "O.X", "O.Left", "_rescued") == [
         (1, 2, 3, 4, None),
         (2, None, None, None, None),
         (3, None, 5, None, '{"_Left":"a","O.Left":"b"}'),
     ]
-    lake.put(Id="long", _Left="string")
-    with pytest.raises(ConfigurationError, match="has the column '_Left' as long"):
-        lake.write(batch)
+    for name, kinds in (
+        ("_Left", {"_Left": "string"}),
+        (r"L\[\].Left", {"L": array(struct({"Y": "long", "Left": "string"}))}),
+    ):
+        lake.put(Id="long", **kinds)
+        with pytest.raises(ConfigurationError, match=f"has the column '{name}' as long"):
+            lake.write(batch)
     lake.put(Id="long")
     lake.rewrite()
     assert not {"body__Left", "O"} & set(lake.read().columns)

@@ -271,10 +271,20 @@ def _widened(values: pa.Array | None, kind: Type, count: int) -> pa.Array:
     """Return a column with the fields that its type has since; new ones are null."""
     from airflow_sqlqueue.bodies.arrow_parser import arrow_type
 
+    wanted = arrow_type(kind)
     if values is None:
-        return pa.nulls(count, arrow_type(kind))
-    if not isinstance(kind, dict) or kind["type"] != "struct" or values.type == arrow_type(kind):
+        return pa.nulls(count, wanted)
+    if isinstance(kind, str) or values.type == wanted:
         return values
-    known = dict(zip([each.name for each in values.type], values.flatten(), strict=True))
-    children = [_widened(known.get(name), each, count) for name, each in fields_of(kind).items()]
-    return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=values.is_null())
+    if kind["type"] == "struct":
+        known = dict(zip([each.name for each in values.type], values.flatten(), strict=True))
+        children = [_widened(known.get(name), each, count) for name, each in fields_of(kind).items()]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=values.is_null())
+    if kind["type"] == "array":
+        items = _widened(values.values, kind["elementType"], len(values.values))
+    else:
+        both = [values.keys, _widened(values.items, kind["valueType"], len(values.items))]
+        items = pa.StructArray.from_arrays(both, fields=[wanted.key_field, wanted.item_field])
+    return pa.Array.from_buffers(
+        wanted, len(values), values.buffers()[:2], values.null_count, values.offset, children=[items]
+    )

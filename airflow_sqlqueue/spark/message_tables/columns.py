@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.extension import EMPTY
 from airflow_sqlqueue.bodies.names import PREFIX, Path, column_key, column_names, is_own_column, path_text
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of, struct
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of, struct, with_item
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.untrusted import quoted
 
@@ -84,21 +84,23 @@ def refusal(lake: TableFormat, message_type: str, schema: Struct) -> tuple[SqlQu
 
 
 def with_former(schema: Struct, table: Struct) -> Struct:
-    """Return the schema with the fields of a table that it has no more, which stay null: none gets another type there.
-
-    A field of the items of a list cannot stay.
-    """
+    """Return the schema with the fields of a table that it has no more, which stay null: none gets a second type."""
     own, has = (
         {column_key(name) for name in fields_of(schema)},
         {column_key(each["name"]): each for each in table["fields"]},
     )
-    fields = []
-    for each in schema["fields"]:
-        kind, old = each["type"], has.get(column_key(each["name"]), each)["type"]
-        if all(isinstance(one, dict) and one["type"] == "struct" for one in (kind, old)):
-            kind = with_former(kind, old)
-        fields.append({**each, "type": kind})
+    fields = [
+        {**each, "type": _with_former(each["type"], has.get(column_key(each["name"]), each)["type"])}
+        for each in schema["fields"]
+    ]
     return {"type": "struct", "fields": [*fields, *(each for key, each in has.items() if key not in own)]}
+
+
+def _with_former(kind: Type, old: Type) -> Type:
+    if isinstance(kind, str) or isinstance(old, str) or kind["type"] != old["type"]:
+        return kind
+    item, old_item = item_of(kind), item_of(old)
+    return with_former(kind, old) if item is None or old_item is None else with_item(kind, _with_former(item, old_item))
 
 
 def adopted(schema: Struct, known: Struct, table: Struct, *, within: bool = False) -> Struct:
