@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name, path_text
 from airflow_sqlqueue.bodies.types import LEAVES, leaf_of, leaf_of_json_schema, spark_leaf
@@ -214,9 +215,11 @@ def referred(document: object, reference: str) -> object:
     """Return what a reference within a document leads to. Raises :class:`ConfigurationError`."""
     if not reference.startswith("#"):
         raise ConfigurationError(f"The schema refers to {quoted(reference)}: only references within it are followed.")
-    node = document
-    for part in reference.removeprefix("#").split("/")[1:]:
-        node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+    node = document if reference == "#" or reference.startswith("#/") else None
+    for part in reference.split("/")[1:]:
+        # A reference is a URI, in which generators escape the marks of generic types.
+        names = (each.replace("~1", "/").replace("~0", "~") for each in (part, unquote(part)))
+        node = next((node[name] for name in names if name in node), None) if isinstance(node, dict) else None
     if node is None:
         raise ConfigurationError(f"The schema refers to {quoted(reference)}, which it does not have.")
     return node

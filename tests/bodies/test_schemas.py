@@ -208,6 +208,8 @@ JSON_SCHEMAS: dict[str, tuple[dict[str, Any], Any]] = {
     "odd type": ({"type": {"a": 1}, "format": ["x"]}, "string"),
     "true": (True, "string"),  # type: ignore[dict-item]
     "items of several": ({"type": "array", "items": [{"type": "integer"}]}, array("string")),
+    "a generic type": ({"$ref": "#/definitions/Of%601%5BA~1B%5D"}, struct({"Zip": "string"})),
+    "a name as it is": ({"$ref": "#/definitions/%41%"}, struct({"Zip": "string"})),
     "its parent": ({"$ref": "#"}, struct({"a": "string"})),
     "no properties": ({"type": "object", "properties": {}}, "string"),
     "items without properties": ({"type": "array", "items": {"properties": {}}}, array("string")),
@@ -217,7 +219,8 @@ JSON_SCHEMAS: dict[str, tuple[dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize(("node", "kind"), JSON_SCHEMAS.values(), ids=JSON_SCHEMAS)
 def test_nodes_of_json_schemas(node: Any, kind: Any) -> None:
-    assert fields_of(read_schema({"properties": {"a": node}, "definitions": {"Address": ADDRESS}})) == {"a": kind}
+    definitions = dict.fromkeys(("Address", "Of`1[A/B]", "%41%"), ADDRESS)
+    assert fields_of(read_schema({"properties": {"a": node}, "definitions": definitions})) == {"a": kind}
 
 
 def test_a_json_schema_whose_root_is_a_reference() -> None:
@@ -294,6 +297,7 @@ def test_a_file_has_a_line_for_each_field() -> None:
         (struct({"a": struct({"b": array(EMPTY)})}), r"a\.b\[\] has none: make it a string"),
         (struct({f"f{number}": "long" for number in range(MAX_FIELDS + 1)}), "at most 2000 fields"),
         ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "does not have"),
+        ({"properties": {"a": {"$ref": "#anchor"}}}, "does not have"),
         ({"properties": {"a": {"$ref": "https://example.com/x"}}}, "only references within it"),
     ],
 )
