@@ -71,6 +71,11 @@ def test_a_batch_is_in_a_delta_table_once(spark: SparkSession, rows: DataFrame, 
     for _ in range(2):
         write_delta(rows, path, first, step="failures")
     assert spark.read.format("delta").load(path).count() == 5 * 4
+    spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 0")
+    write_delta(rows, path, MicroBatch("one", 1))
+    assert spark.read.format("delta").load(path).count() == 4
+    write_delta(rows, path, f"{first}-again")
+    assert spark.read.format("delta").load(path).count() == 2 * 4
     for _ in range(2):
         write_delta(rows, "audited", first, partition_by=["message_id"])
     assert spark.table("audited").count() == 4
