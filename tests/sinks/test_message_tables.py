@@ -124,17 +124,22 @@ def test_a_type_that_waits_for_its_rewrite_stops_no_other(spark: SparkSession, t
 
 
 @pytest.mark.timeout(600)
-def test_a_rewrite_counts_the_broken_texts_of_rescued_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_rewrite_counts_broken_texts_and_keeps_the_clustering(spark: SparkSession, tmp_path: Path) -> None:
     lake, name = str(tmp_path / "lake"), "Shop.Left"
     SchemaFolder(f"{lake}/_schemas").put(name, struct({"N": "long"}))
     batch = batches_in(tmp_path)([message(name, f'{{"N":{n},"Left":{n}}}') for n in range(3)])
     write_message_tables(spark, batch, lake, format="delta", new_fields=False)
     assert rewrite_message_table(spark, lake, name, format="delta").warnings == ()
+    spark.sql(f"ALTER TABLE delta.`{lake}/{name}` CLUSTER BY (time_sent, N)")
     spark.sql(f"UPDATE delta.`{lake}/{name}` SET _rescued = '[1' WHERE N = 1")
     (warning,) = rewrite_message_table(spark, lake, name, format="delta").warnings
     assert warning.startswith("In 1 of 3 rows _rescued is no JSON object")
     rows = spark.read.format("delta").load(f"{lake}/{name}").selectExpr("N", "_rescued").collect()
     assert sorted(map(tuple, rows)) == [(0, '{"Left":0}'), (1, "[1"), (2, '{"Left":2}')]
+    for clustered, schema in ((["time_sent", "N"], struct({"Left": "long"})), (["time_sent"], struct({}))):
+        assert spark.sql(f"DESCRIBE DETAIL delta.`{lake}/{name}`").collect()[0]["clusteringColumns"] == clustered
+        SchemaFolder(f"{lake}/_schemas").put(name, schema)
+        rewrite_message_table(spark, lake, name, format="delta")
 
 
 @pytest.mark.timeout(600)

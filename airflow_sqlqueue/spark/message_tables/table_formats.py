@@ -11,7 +11,7 @@ import re
 import uuid
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.errors import ConfigurationError, TransientError
@@ -101,19 +101,25 @@ class DeltaFormat(CommitFormat):
         if self.columns(table) is None:
             raise no_table(table)
         name, mark = self._name(table), f"rewrite {uuid.uuid4()}"
-        (layout,) = self._spark.sql(f"DESCRIBE DETAIL {name}").select("partitionColumns").collect()
+        details = self._spark.sql(f"DESCRIBE DETAIL {name}").select("partitionColumns", "clusteringColumns")
+        ((partitioned, clustered),) = details.collect()
         version = self._spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"]
         read = self._spark.read.format("delta").option("versionAsOf", str(version))
         rows = read.load(table) if "/" in table else read.table(table)
         # The log of the table keeps the batches that it knows.
         options = {"overwriteSchema": "true", "partitionOverwriteMode": "static", "userMetadata": mark}
-        save_delta(make(rows), table, "overwrite", options, *layout)
+        new = make(rows)
+        save_delta(new, table, "overwrite", options, partitioned)
         # Delta refuses what others commit while it writes, but not what they did before, since the version was read.
         for entry in self._spark.sql(f"DESCRIBE HISTORY {name} LIMIT 100").collect():
             if entry["version"] == version:
                 break
             if entry["userMetadata"] != mark and entry["operation"] != "SET TBLPROPERTIES":
                 _raise_overtaken(table, f"RESTORE TABLE {name} TO VERSION AS OF {entry['version']}")
+        # An overwrite leaves a table without clustering.
+        kept = [".".join(map(quoted, each.split("."))) for each in clustered if _has_column(new.schema, each)]
+        if kept:
+            self._spark.sql(f"ALTER TABLE {name} CLUSTER BY ({', '.join(kept)})")
 
     def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
         """Merge small files in one commit; return the numbers of files that were merged, and that took their place."""
@@ -195,6 +201,12 @@ def without_repeats(
         old = lake.read(table, known).where(sf.col(COLUMN) != partition_of(key)).select(*merge_on)
         keyed = keyed.join(old, list(merge_on), "left_anti")
     return keyed.select(*rows.columns).unionByName(rows.where(f"NOT ({has_key})"))
+
+
+def _has_column(schema: Any, path: str) -> bool:
+    """Return whether a struct of Spark has a field, which may be in others."""
+    name, _, rest = path.partition(".")
+    return name in getattr(schema, "names", ()) and (not rest or _has_column(schema[name].dataType, rest))
 
 
 def _with_attempt(rows: DataFrame, batch_id: str, attempt: int) -> DataFrame:
