@@ -71,8 +71,10 @@ def _data() -> Column:
     """Return the bytes of a text in Base64; System.Text.Json may escape ``+`` in JSON, and other serializers ``/``."""
     from pyspark.sql import functions as sf
 
-    text = sf.trim(sf.col("content").cast("string"))
+    text = sf.btrim(sf.col("content").cast("string"), sf.lit(" \t\r\n\ufeff"))
     inner = text.substr(sf.lit(2), sf.length(text) - 2)
     plain = sf.replace(sf.replace(inner, sf.lit("\\u002B"), sf.lit("+")), sf.lit("\\/"), sf.lit("/"))
     is_text = sf.lower("content_type").contains("json") & text.startswith('"') & text.endswith('"')
-    return sf.when(is_text, sf.try_to_binary(plain, sf.lit("base64")))
+    # Spark takes blanks, as between the words of a text, and wrong padding.
+    is_base64 = plain.rlike("^[A-Za-z0-9+/]*={0,2}$") & (sf.length(plain) % 4 == 0)
+    return sf.when(is_text & is_base64, sf.try_to_binary(plain, sf.lit("base64")))

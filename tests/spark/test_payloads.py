@@ -27,12 +27,15 @@ BYTES = bytes(range(256)) * 4 + b"\xfb\xef\xff"
 CONTENTS = {
     "bytes": as_json(BYTES),
     "escaped": as_json(BYTES).replace(b"+", b"\\u002B").replace(b"/", b"\\/"),
+    "marked": b"\xef\xbb\xbf" + as_json(BYTES) + b"\n",
     "empty": b'""',
     "text": b'"no base64!"',
+    "words": b'"hello world"',
+    "cut": b'"AAE"',
     "object": b'{"a": "b"}',
     "binary": b"\xff\x00",
 }
-DATA = {"bytes": BYTES, "escaped": BYTES, "empty": b"", "text": None, "object": None, "binary": None, "gone": None}
+DATA = {**dict.fromkeys([*CONTENTS, "gone"]), **dict.fromkeys(("bytes", "escaped", "marked"), BYTES), "empty": b""}
 
 
 @pytest.fixture
