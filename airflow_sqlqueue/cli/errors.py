@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from inspect import Parameter, Signature, signature
 from shlex import join
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from airflow_sqlqueue.cli.commands import parameters_of
 from airflow_sqlqueue.cli.options import Common, DryRun, ListOptions, QueueArgument, header_values, read_body
 from airflow_sqlqueue.cli.output import note, progress_bar, stdout, told_so_far
 from airflow_sqlqueue.client.errors import ArchiveManager, ErrorManager
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import HeaderNames
-from airflow_sqlqueue.options import option
+from airflow_sqlqueue.options import option, option_of
 from airflow_sqlqueue.queue.errors.actions import ACTIONS, Action
 from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.queue.errors.effects import ActionInputs
@@ -162,7 +161,12 @@ def command_of(action: Action) -> Callable[..., None]:
     needs_queue = "to_queue" in action.needs
     inputs = [own("queue", QueueArgument, Parameter.empty if needs_queue else "error")]
     inputs += [own("to_queue", _TO_QUEUE)] if needs_queue else []
-    inputs += [each for each in parameters_of(ActionInputs) if each.name in action.input_names]
+    kinds = get_type_hints(ActionInputs)
+    inputs += [
+        own(each.name, kinds[each.name], each)
+        for each in fields(ActionInputs)
+        if each.name in action.input_names and option_of(each).flag is not None
+    ]
     inputs += [own("confirm", _YES, False)] if action.loses_messages else []
     *common_ones, _ = signature(command).parameters.values()
     command.__signature__ = Signature([*common_ones, *inputs])  # type: ignore[attr-defined]

@@ -89,11 +89,13 @@ def test_ages_select_messages(url: str, queue: str) -> None:
     assert answer("purge", queue, "--older-than", "2d", "--dry-run", url=url)["remaining"] == 1
     days = (datetime.now(timezone.utc) - timedelta(days=2)).date()
     assert answer("purge", queue, "--older-than", f"{days}", "--dry-run", url=url)["remaining"] == 1
-    assert answer("batches", "--older-than", "yesterday", url=url) is not None
+    for words in (["batches"], ["purge-archive", queue, "--dry-run"]):
+        assert answer(*words, "--older-than", "yesterday", url=url) is not None
     for option in ("--since", "--until"):
         assert f"{option} is not a time" in one_sentence(sqlqueue("peek", queue, option, "lately", url=url), 2)
-    late = sqlqueue("purge", queue, "--older-than", "tomorrow", "--yes", url=url)
-    assert "--older-than is a time that has not come yet" in one_sentence(late, 2)
+    for command in ("purge", "purge-archive"):
+        late = sqlqueue(command, queue, "--older-than", "tomorrow", "--yes", url=url)
+        assert "--older-than is a time that has not come yet" in one_sentence(late, 2)
 
 
 def test_yesterday_is_one_day(url: str, queue: str) -> None:
