@@ -119,8 +119,9 @@ class HealthServer(ThreadingHTTPServer):
         try:
             self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
             super().__init__((host, port), _Request)
-        except OSError as error:
-            reason = error.strerror or "unknown address"
+        except (OSError, UnicodeError) as error:
+            # No name of a host is written like this: Python has no error of the system for it.
+            reason = getattr(error, "strerror", None) or "unknown address"
             raise ConfigurationError(f"The health port {port} of {host!r} cannot be used: {reason}.") from error
 
     @property

@@ -286,6 +286,7 @@ def test_a_signal_ends_a_wait_for_the_server(start: Start, settings: ConnectionS
         (["shop_handlers:handlers", "--max-handlers", "0"], "--max-handlers must be 1 to 256"),
         (["shop_handlers:handlers", "--inbox", "--transaction-mode", "none"], "choose another --transaction-mode"),
         (["shop_handlers:handlers", "--health-port", "1", "--health-host", "no.such.host.invalid"], "health port 1"),
+        (["shop_handlers:handlers", "--health-port", "1", "--health-host", "no..such"], "used: unknown address"),
     ],
 )
 def test_a_wrong_call_is_one_sentence(url: str, here: Path, options: list[str], says: str) -> None:
