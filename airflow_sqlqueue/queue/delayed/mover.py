@@ -100,7 +100,8 @@ def move_due(
     same moment.
 
     Delivery: exactly once; a chunk is moved as a whole or not at all. All tables are on one server, and ``queue`` and
-    ``error_queue`` use the session of ``delayed``. Raises the errors of a queue; chunks moved before stay moved.
+    ``error_queue`` use the session of ``delayed``. Raises the errors of a queue, and :class:`ConfigurationError` for a
+    queue that is its own error queue; chunks moved before stay moved.
     """
     options = MoveOptions.or_default(options)
     if delayed.session.in_transaction:
@@ -203,8 +204,9 @@ class _Mover:
         self._stuck: set[int] = set()
         self._refusals: dict[str, int] = {}
         self._reread: set[str] = set()
-        for own in filter(None, (queue, error_queue)):
-            own.check_accepts()
+        queue.check_accepts()
+        if error_queue is not None:
+            queue.check_destination(error_queue, "error")
 
     @property
     def done(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_sqlqueue.errors import NotAQueueError
+from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.tables.create import create_queue
@@ -56,6 +56,8 @@ def test_messages_that_cannot_be_forwarded_go_to_the_error_queue(endpoint: Endpo
     errors = endpoint.other("error")
     endpoint.delayed.store([Message({**HEADERS, HeaderNames.FORWARD_DESTINATION: destination}, b"lost")] * 3, delay=NOW)
     endpoint.delayed.store([Message(body=b"here")], delay=NOW)
+    with pytest.raises(ConfigurationError, match="is its own error queue"):
+        endpoint.move(error_queue=endpoint.queue)
     moved = endpoint.move(error_queue=errors, chunk=2)
     assert (moved.moved, moved.forwarded, moved.failed, moved.left) == (1, 0, 3, 0)
     assert list(moved.problems) == [destination]
