@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import PokeReturnValue
 
-from airflow_sqlqueue.drain.manifest import UNFINISHED
-from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.operators.base import ServerTask, interval_or, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.sensors.deferring import DeferringSensor
@@ -56,14 +54,11 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
         self.older_than = older_than
 
     def poke(self, context: Context) -> PokeReturnValue:
-        from airflow_sqlqueue.triggers.stranded import summary
+        from airflow_sqlqueue.triggers.stranded import check_states, summary
 
         with self.failing():
-            is_list = isinstance(self.states, (list, tuple, Set))
-            if not is_list or not self.states or not all(state in UNFINISHED for state in self.states):
-                raise ConfigurationError(f"states is a list of some of {', '.join(UNFINISHED)}, not {self.states!r}.")
-            batches = self.hook.client.batches
-            found = batches.stranded(self.queue_name, states=self.states, older_than=self._least_time())
+            states, batches = check_states(self.states), self.hook.client.batches
+            found = batches.stranded(self.queue_name, states=states, older_than=self._least_time())
         return PokeReturnValue(bool(found), xcom_value=self._report(summary(found)))
 
     def _least_time(self) -> timedelta:

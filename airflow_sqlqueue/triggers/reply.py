@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.messages.address import text_of
 from airflow_sqlqueue.triggers.base import OneEventTrigger, QueueTrigger
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ class SqlQueueReplyTrigger(OneEventTrigger, QueueTrigger):
     def __init__(self, *, correlation_id: str, poll_interval: float = 10.0, **kwargs: Any) -> None:
         self.correlation_id = correlation_id
         super().__init__(poll_interval=poll_interval, **kwargs)
+
+    def check(self) -> None:
+        super().check()
+        # No reply has the form in which another value travels to the triggerer.
+        text_of("correlation id", self.correlation_id)
 
     def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
         found = queue.find_reply(self.correlation_id, table=table)

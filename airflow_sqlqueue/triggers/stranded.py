@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.drain.manifest import UNFINISHED
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import seconds
-from airflow_sqlqueue.triggers.base import OneEventTrigger, names, unpacked
+from airflow_sqlqueue.triggers.base import OneEventTrigger, unpacked
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.client import QueueClient
@@ -46,7 +48,7 @@ class SqlQueueStrandedBatchTrigger(OneEventTrigger):
     def check(self) -> None:
         super().check()
         self.older_than = seconds("older_than", self.older_than)
-        self.states = names("states", self.states)
+        self.states = check_states(self.states)
 
     def make_poll(self, client: QueueClient) -> Poll[dict[str, Any]]:
         older_than = timedelta(seconds=self.older_than)
@@ -56,6 +58,13 @@ class SqlQueueStrandedBatchTrigger(OneEventTrigger):
             return summary(found) if found else None
 
         return poll
+
+
+def check_states(states: Any) -> list[str]:
+    """Return the states of batches that can be stranded, sorted. Raises :class:`ConfigurationError` for others."""
+    if not (isinstance(states, (list, tuple, Set)) and states and all(state in UNFINISHED for state in states)):
+        raise ConfigurationError(f"states is a list of some of {', '.join(UNFINISHED)}, not {states!r}.")
+    return sorted(states)
 
 
 def summary(found: Sequence[BatchInfo]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from contextlib import aclosing, nullcontext
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -201,8 +202,11 @@ WRONG: list[tuple[Any, dict[str, Any]]] = [
     (SqlQueueDepthTrigger, {"hook_params": {"lock_timout": 3}}),
     (SqlQueueDepthEventTrigger, {"hook_params": {"sqlqueue_conn_id": "x"}}),
     (SqlQueueReplyTrigger, {"correlation_id": "c", "poll_interval": -1}),
+    (SqlQueueReplyTrigger, {"correlation_id": uuid.UUID(int=5)}),
     (SqlQueueStrandedBatchTrigger, {"older_than": "1e300"}),
     (SqlQueueStrandedBatchTrigger, {"states": "open"}),
+    (SqlQueueStrandedBatchTrigger, {"states": []}),
+    (SqlQueueStrandedBatchTrigger, {"states": ["open", "consumed"]}),
     (SqlQueueDepthEventTrigger, {"wait_for": {"max_messages": 0}}),
     (SqlQueueDepthEventTrigger, {"repeat_interval": 0}),
     (SqlQueueDepthEventTrigger, {"repeat_interval": None}),
