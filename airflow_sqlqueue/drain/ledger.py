@@ -188,7 +188,10 @@ class Ledger(OwnTable):
         return name
 
     def _unknown(self, batch_id: uuid.UUID) -> BatchNotFoundError:
-        return BatchNotFoundError(f"The ledger {self.schema!r} does not know batch {batch_id}: check the id.")
+        return BatchNotFoundError(
+            f"The ledger {self.schema!r} of the database {self.catalog!r} does not know batch {batch_id}: check the "
+            "id, and name the queue of a batch in another database."
+        )
 
     def current(self, batch_id: uuid.UUID) -> uuid.UUID:
         """Return the batch for a drain with ``renew``: the batch itself, or the first unfinished one after it."""

@@ -61,6 +61,7 @@ def test_a_batch_is_put_back(url: str, drained: tuple[str, Any]) -> None:
     unknown = sqlqueue("requeue", str(uuid.uuid4()), url=url)
     assert unknown.returncode == 1
     assert "does not know batch" in unknown.stderr
+    assert "name the queue of a batch in another database" in unknown.stderr
 
 
 def test_a_batch_whose_file_is_lost_has_an_end(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
