@@ -78,7 +78,7 @@ def test_a_queue_is_shown_with_its_neighbouring_tables(
     look()
     found = look()
     assert found.keys() == {"audit", "audit.Delayed", "unused"}
-    assert (found["unused"].rows, found["unused"].inserted) == (0, 0)
+    assert (found["unused"].rows, found["unused"].inserted, found["unused"].quarantined) == (0, 0, 0)
     assert found["audit"].rows == 3
     assert found["audit"].inserted == 4
     assert found["audit"].delayed == found["audit.Delayed"].rows == 1

@@ -87,7 +87,7 @@ def test_an_event_in_headers(prefix: str) -> None:
         '{"a": 1;',
         '{"a": ' + "[" * 100_000,
         b"\xff\xfe\x00",
-        b" " * (MAX_BYTES + 1),
+        json.dumps({**EVENT, "data": 1}).ljust(8 * 1024 * 1024 + 1).encode(),
     ],
     ids=lambda body: str(body)[:30],
 )
