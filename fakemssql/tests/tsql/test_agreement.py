@@ -391,3 +391,11 @@ def test_an_error_of_compilation_ends_a_procedure_and_its_own_catch(client: Any,
 def test_parameters_of_a_dynamic_text_have_defaults(client: Any) -> None:
     text = "EXEC sp_executesql N'SELECT @a + @b', N'@a int, @b int = 5'"
     assert (client.value(f"{text}, 1"), client.value(f"{text}, 1, 2"), client.value(f"{text}, 1, NULL")) == (6, 3, None)
+
+
+@pytest.mark.parametrize(("kind", "value"), [("varchar(3)", "abc"), ("nvarchar(3)", "abc"), ("varchar(9)", "abcdef")])
+def test_a_value_is_cut_to_the_parameter_of_a_dynamic_text(client: Any, kind: str, value: str) -> None:
+    text = f"EXEC sp_executesql N'SELECT @a, DATALENGTH(@a)', N'@a {kind}', @a = @v"
+    for given in ("varchar(9)", "nvarchar(max)"):
+        found = client.rows(f"DECLARE @v {given} = 'abcdef'; {text}")
+        assert found == [(value, len(value) * (2 if kind.startswith("n") else 1))]

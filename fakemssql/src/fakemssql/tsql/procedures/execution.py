@@ -67,6 +67,6 @@ def sp_executesql(session: Session, arguments: Arguments, frame: Frame) -> int:
 
 def _converted(session: Session, item: nodes.Declare, given: Parameter | None, frame: Frame) -> Any:
     """Return a given value as the declared type; PostgreSQL converts it if its own type is another."""
-    if given is None or given.value is None or given.type.name == item.type.name:
+    if given is None or given.value is None or given.type == item.type:
         return None if given is None else given.value
     return decode(item.type, converted(session, given.type, encode(given.type, given.value), item.type, frame))
