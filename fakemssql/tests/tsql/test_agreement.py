@@ -399,3 +399,10 @@ def test_a_value_is_cut_to_the_parameter_of_a_dynamic_text(client: Any, kind: st
     for given in ("varchar(9)", "nvarchar(max)"):
         found = client.rows(f"DECLARE @v {given} = 'abcdef'; {text}")
         assert found == [(value, len(value) * (2 if kind.startswith("n") else 1))]
+
+
+def test_an_error_of_a_foreign_key_names_the_other_table(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE p{table} (a int PRIMARY KEY); INSERT p{table} VALUES (1)")
+    client.ok(f"CREATE TABLE c{table} (a int REFERENCES p{table}); INSERT c{table} VALUES (1)")
+    for text, other in ((f"INSERT c{table} VALUES (2)", "p"), (f"DELETE p{table}", "c")):
+        assert f'table "dbo.{other}{table}"' in client.error(text).message

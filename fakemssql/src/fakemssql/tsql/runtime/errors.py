@@ -273,12 +273,28 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
         )
     kind = "REFERENCE" if "still referenced" in error.detail or statement == "DELETE" else "FOREIGN KEY"
     kind = "CHECK" if error.sqlstate == "23514" else kind
+    if kind == "FOREIGN KEY":
+        place = _referenced(pg, error) or place
     return SqlError(
         547,
         f'The {statement} statement conflicted with the {kind} constraint "{where["index"]}". The conflict occurred in'
         f' database "{where["database"]}", table "{place}".',
         state=0,
     )
+
+
+def _referenced(pg: Pg, error: PgError) -> str | None:
+    """Schema and name of the table that a foreign key refers to."""
+    rows = pg.query(
+        "SELECT s.name || '.' || o.name FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace JOIN mssql.schemas s ON s.pg_name = n.nspname"
+        " JOIN mssql.objects o ON o.database_id = s.database_id AND o.schema_id = s.schema_id AND o.pg_name = c.relname"
+        " WHERE k.conname = $1 AND k.conrelid = to_regclass(format('%I.%I', $2, $3))",
+        error.constraint,
+        error.schema,
+        error.table,
+    )
+    return rows[0][0] if rows else None
 
 
 def _metadata(error: PgError) -> SqlError:
