@@ -101,7 +101,16 @@ def drain(
         options=options, where=where, copy=copy, incremental=incremental, redaction=redactor, origin="sqlqueue drain"
     )
     quiet = target.for_programs
-    drained = [_drain(client, each, folder, stage, request, named, command, fetch, quiet=quiet) for each in queues]
+    drained: list[dict[str, Any]] = []
+    try:
+        for each in queues:
+            drained.append(_drain(client, each, folder, stage, request, named, command, fetch, quiet=quiet))
+    except BaseException:
+        for values in drained:
+            if values["batch_id"] is not None:
+                messages = count_of(values["messages"], "message")
+                note(f"Batch {values['batch_id']} of {values['queue']} is sealed and has {messages}.")
+        raise
     if folder is not None and any(values["batch_id"] is None for values in drained):
         # The drain wrote nothing there, but its success suggests that the folder can be used.
         folder.check_reachable()

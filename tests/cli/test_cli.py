@@ -221,6 +221,13 @@ def test_secondary_queues_are_drained_on_request(url: str, name: str, tmp_path: 
     assert [batch["queue"].partition("@")[0] for batch in batches] == [name, f"{name}.WEB01", f"{name}.WEB02"]
     assert [batch["messages"] for batch in batches] == [1, 1, 1]
     assert len({batch["batch_id"] for batch in batches}) == 3
+    for queue in (name, f"{name}.WEB01"):
+        answer("send", queue, "--type", "T", url=url)
+    client = QueueClient.from_url(url)
+    client.run_sql(f"CREATE TRIGGER [{name}.no] ON [{name}.WEB01] AFTER DELETE AS THROW 50001, 'no', 1")
+    ended = sqlqueue("drain", name, "--secondary", "--staging", str(tmp_path), "--json", url=url)
+    sealed = client.batches.list(name)[-1]
+    assert f"Batch {sealed.batch_id} of {sealed.queue} is sealed and has 1 message." in ended.stderr
 
 
 def test_commands_take_the_secondary_queues_on_request(
