@@ -26,6 +26,7 @@ from airflow_sqlqueue.messages.envelope import Envelope, causation, tracing
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage, can_be_written
 from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue import MessageHead
+from airflow_sqlqueue.queue.browsing import NO_ID
 from airflow_sqlqueue.queue.errors import failure_headers
 from airflow_sqlqueue.queue.errors.handling import HANDLING, CurrentMessages
 from airflow_sqlqueue.server.session import Session
@@ -220,8 +221,10 @@ class Handler:
         kept = []
         # In one order, so that two batches with the same ids do not deadlock.
         for message, envelope in sorted(attempt.batch, key=lambda each: each[1].identity.message_id or ""):
+            message_id = envelope.identity.message_id or ""
             try:
-                is_new = inbox.enter(queue, envelope.identity.message_id or "")
+                # All messages without an id would be one message.
+                is_new = message_id == str(NO_ID) or inbox.enter(queue, message_id)
             except (errors.DeadlockError, errors.LockTimeoutError):
                 attempt.waits = True
                 raise

@@ -259,10 +259,14 @@ def delete(table: TableAccess, row_versions: Sequence[int]) -> int:
     return deleted
 
 
+NO_ID = uuid.UUID(int=0)
+"""Id of a row without one, which only an altered table allows."""
+
+
 def row_id(value: str | uuid.UUID | None) -> uuid.UUID:
-    """Return a row's Id; NULL, which only an altered table allows, becomes the GUID of zeros."""
+    """Return a row's Id; NULL becomes :data:`NO_ID`."""
     if value is None:
-        return uuid.UUID(int=0)
+        return NO_ID
     return value if isinstance(value, uuid.UUID) else uuid.UUID(str(value))
 
 

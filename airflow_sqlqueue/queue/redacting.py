@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from airflow_sqlqueue.messages.row import COLUMN_HEADERS, NAMES
+from airflow_sqlqueue.queue.browsing import NO_ID
 from airflow_sqlqueue.queue.tables.own import OwnTable
 from airflow_sqlqueue.server.sql.columns import KEPT, NULLED, redaction
 from airflow_sqlqueue.untrusted import row_text
 
-_NO_ID = str(uuid.UUID(int=0))
 _PLACES = {name: NAMES.index(name) for name in ("Id", "RowVersion", *COLUMN_HEADERS, "Headers", "Body")}
 _ROWS_PER_STATEMENT = 100
 """Rows of one statement: it may have 2,100 parameters."""
@@ -51,5 +50,5 @@ def _parameters(row: RedactedRow) -> Iterator[Any]:
         empty: Any = b"" if name == "Body" else ""
         is_sent = value is not None and not flags & (KEPT[name] | NULLED[name])
         values.append((value if name == "Body" else row_text(value)) if is_sent else empty)
-    ids = (str(each[_PLACES["Id"]] or _NO_ID) for each in (old, new))
+    ids = (str(each[_PLACES["Id"]] or NO_ID) for each in (old, new))
     return iter((old[_PLACES["RowVersion"]], *ids, flags, *values))

@@ -102,8 +102,10 @@ def test_a_delayed_retry_is_handled(client: QueueClient, orders: Queue, consume:
 
 
 def test_messages_without_an_id_are_compared_by_their_rows(orders: Queue, consume: Consume) -> None:
-    orders.send([Message({}, b"0"), Message({}, b"1")])
-    assert consume(Seen(), inbox=True).handled == 2
+    of_a_row_without_an_id = Message({}, b"2", id=uuid.UUID(int=0))
+    orders.send([Message({}, b"0"), Message({}, b"1"), of_a_row_without_an_id, of_a_row_without_an_id])
+    done = consume(Seen(), inbox=True)
+    assert (done.handled, done.duplicates) == (4, 0)
 
 
 def test_long_ids_are_compared_in_full(orders: Queue, consume: Consume) -> None:
