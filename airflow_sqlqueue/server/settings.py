@@ -123,7 +123,7 @@ class ConnectionSettings:
         keywords = dict(parse_qsl(parts.query))
         return cls(
             host=parts.hostname,
-            port=port or DEFAULT_PORT,
+            port=DEFAULT_PORT if port is None else port,
             database=unquote(parts.path.lstrip("/")),
             user=unquote(parts.username) if parts.username else None,
             password=unquote(parts.password) if parts.password is not None else None,

@@ -74,6 +74,8 @@ def test_the_systemd_unit() -> None:
     assert (shown["handlers"], shown["queue"], shown["inbox"]) == ("shop_billing:handlers", "orders", True)
     assert found["Service"]["Restart"] == "on-failure", "exit code 0 is a stop that was asked for"
     assert found["Service"]["KillMode"] == "mixed", "SIGTERM reaches the command once"
+    limit = (found["Unit"]["StartLimitBurst"], found["Unit"]["StartLimitIntervalSec"])
+    assert limit == ("3", "1h"), "a login may be locked after a few refused passwords"
 
 
 def test_the_storage_of_a_pipeline_is_a_url() -> None:

@@ -88,6 +88,7 @@ def test_a_driver_of_microsofts_may_be_named(driver: str) -> None:
     [
         ("postgres://h/d", "must have the form"),
         ("mssql:///d", "must have the form"),
+        ("mssql://h:0/d", "0 is not a TCP port"),
         ("mssql://sa:p@ss/word@h:14330/d", "percent-encoded"),
         ("mssql://h:x/d", "port is not a number"),
         ("mssql://h/", "names no database"),
