@@ -73,6 +73,10 @@ def test_an_unknown_charset_is_not_guessed_at(body: bytes, content_type: str) ->
     assert reason_of(parse, body, content_type) == "encoding"
 
 
+def test_a_body_of_another_kind_is_no_text() -> None:
+    assert reason_of(read_text, b"{}", "application/x-protobuf") == "content type"
+
+
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"])
 def test_a_text_and_its_mark_make_the_body_again(mark: bytes) -> None:
     encoding = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(mark, "utf-8")

@@ -413,6 +413,7 @@ def test_maps_in_schemas(tmp_path: Path) -> None:
     assert fields_of(extended(MAP, wider)) == {"m": map_of("long"), "s": map_of(struct({"a": "string", "b": "long"}))}
     assert not takes(map_of("long"), struct({"a": "long"}))
     assert takes("string", map_of("long"))
+    assert [takes("float", each) for each in ("integer", "decimal(9,2)", "date")] == [True, True, False]
 
 
 def test_maps_are_columns_of_spark(nothing: Any) -> None:

@@ -126,6 +126,11 @@ def test_the_password_is_not_shown() -> None:
     assert "s3cret" not in repr(ConnectionSettings("h", "d", user="u", password="s3cret"))
 
 
+def test_settings_are_those_of_one_server_by_whichever_connection() -> None:
+    one, other = (ConnectionSettings("h", "d", conn_id=each) for each in ("one", "other"))
+    assert (one == other, "other" in repr(other)) == (True, False)
+
+
 def test_settings_carry_the_ledger_schema_to_sparks_executors() -> None:
     settings = ConnectionSettings("h", "d", ledger_schema="own")
     assert pickle.loads(pickle.dumps(settings)) == settings

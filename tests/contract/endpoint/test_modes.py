@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -57,12 +58,13 @@ def test_a_failure_undoes_sends_by_the_mode(
 
     def bill(message: Envelope) -> None:
         billing.send([Message(body=message.body)])
+        billing.send_once(uuid.uuid4(), [Message(body=message.body)])
         if len(seen.bodies) == 1:
             raise ValueError("the first attempt fails")
 
     seen = Seen(bill)
     done = consume(seen, AT_ONCE, transaction_mode=mode)
-    assert bodies(billing) == [b"0"] * attempts_sent
+    assert bodies(billing) == [b"0"] * 2 * attempts_sent
     assert (done.handled, done.failed) == (1 - failed, failed)
     assert done.rolled_back == (0 if mode == "none" else 1)
     assert len(bodies(client.queue("error"))) == failed
