@@ -114,6 +114,7 @@ HOSTILE = {
     "backslashes": ('["' + "\\\\" * 1_000_000 + '"]', None),
     "numbers": ("[" + "1," * 1_200_000 + "1]", "size"),
     "objects": ("[" + "{}," * 1_200_000 + "{}]", "size"),
+    "fewerobjects": ("[" + "{}," * 300_000 + "{}]", None),
     "levels": ("[" * MAX_DEPTH + "]" * MAX_DEPTH, None),
     "onelevelmore": ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "depth"),
 }
