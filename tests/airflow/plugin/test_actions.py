@@ -134,8 +134,12 @@ def test_a_group_is_counted_confirmed_and_returned(
     assert hook.depth(failures).messages == 5
 
 
-def test_an_order_does_not_live_for_ever(post: Any, failures: str, dag: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_does_not_live_for_ever(
+    post: Any, get: Any, failures: str, dag: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.models.dagrun import DagRun
     from airflow.providers.common.compat.sdk import AirflowFailException
+    from airflow.utils.session import create_session
 
     from airflow_sqlqueue.plugin import action_tokens
 
@@ -145,6 +149,9 @@ def test_an_order_does_not_live_for_ever(post: Any, failures: str, dag: Any, mon
     monkeypatch.setitem(action_tokens.MAX_SECONDS, "order", -1)
     with pytest.raises(AirflowFailException, match="order is too old"):
         run(dag, started["run_id"])
+    with create_session() as session:
+        session.query(DagRun).filter(DagRun.run_id == started["run_id"]).update({"state": "failed"})
+    assert "failed before it could report a reason" in get(f"{ACTIONS}/{started['run_id']}")["sentence"]
 
 
 def test_a_selection_is_redirected(
