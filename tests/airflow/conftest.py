@@ -84,15 +84,12 @@ def hook(live: str) -> Any:
 def queue_name(live: str) -> Iterator[str]:
     """A queue that is there, and that no other test uses; dropped afterwards."""
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-    from airflow_sqlqueue.server.sql import Query
 
     hook = SqlQueueHook(live)
     name = f"test.{uuid.uuid4().hex[:12]}"
     hook.create_queue(name)
     yield name
-    with hook.client.session() as session:
-        table = hook.client.resolve(name).qualified_name
-        session.run(Query("drop", "drop a test's table", f"DROP TABLE IF EXISTS {table}"))
+    hook.client.run_sql(f"DROP TABLE IF EXISTS {hook.client.resolve(name).qualified_name}")
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.queue.errors.failure_headers import EDIT_OF
-from airflow_sqlqueue.server.sql import Query
 from tests.airflow.plugin.actions import conf_of, execute
 
 pytestmark = pytest.mark.airflow
@@ -27,9 +26,7 @@ def error_queue(hook: SqlQueueHook) -> Iterator[str]:
     name = f"test.{uuid.uuid4().hex[:12]}.error"
     hook.create_queue(name)
     yield name
-    table = hook.client.resolve(name).qualified_name
-    with hook.client.session() as session:
-        session.run(Query("drop", "drop a test's table", f"DROP TABLE IF EXISTS {table}"))
+    hook.client.run_sql(f"DROP TABLE IF EXISTS {hook.client.resolve(name).qualified_name}")
 
 
 def failed(queue: str, exception: str, hour: int = 12, number: int = 0) -> Message:

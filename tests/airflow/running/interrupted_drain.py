@@ -162,9 +162,7 @@ class InterruptedDrain:
         assert self._state("next") == "success", self._log("next")
 
     def drop_queue(self) -> None:
-        with self._client.session() as session:
-            table = self._client.resolve(self._queue).qualified_name
-            session.run(Query("drop", "drop a test's table", f"DROP TABLE IF EXISTS {table}"))
+        self._client.run_sql(f"DROP TABLE IF EXISTS {self._client.resolve(self._queue).qualified_name}")
 
     # What is seen of it
 
