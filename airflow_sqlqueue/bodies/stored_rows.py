@@ -123,9 +123,9 @@ class _Fitting(Coercion):
         """Return whether a value of a body that may be JSON is one that is nothing, or no list, to XML alone."""
         if self._is_json is not None or kind == "string":
             return False
-        return (
-            is_nothing(value) if isinstance(value, str) else isinstance(value, dict) and sum(map(is_element, value)) > 1
-        )
+        if isinstance(value, str):
+            return is_nothing(value)
+        return isinstance(value, dict) and sum(map(is_element, value)) > 1
 
 
 def read_rescued(text: str | None) -> list[tuple[Path, Any]] | None:

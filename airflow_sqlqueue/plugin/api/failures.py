@@ -89,7 +89,7 @@ def failures(
     except SqlQueueError as error:
         problem = str(error)
     only = group_of(key, wanted.group)
-    chosen = groups if only is None else {name: groups[name] for name in {only} & groups.keys()}
+    chosen = {name: each for name, each in groups.items() if only is None or name == only}
     ordered = sorted(chosen.items(), key=lambda item: -item[1].messages)[: wanted.limit]
     return {
         "problem": problem,

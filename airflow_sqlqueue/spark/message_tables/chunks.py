@@ -18,7 +18,7 @@ from airflow_sqlqueue.bodies.coercion import to_json
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse_xml, read_text
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
 from airflow_sqlqueue.bodies.types import MOST_DIGITS, read_or_none
 from airflow_sqlqueue.client.schemas.files import file_stem
 from airflow_sqlqueue.exports import LazyModule
@@ -276,14 +276,15 @@ def _widened(values: pa.Array | None, kind: Type, count: int) -> pa.Array:
         return pa.nulls(count, wanted)
     if isinstance(kind, str) or values.type == wanted:
         return values
-    if kind["type"] == "struct":
+    item = item_of(kind)
+    if item is None:
         known = dict(zip([each.name for each in values.type], values.flatten(), strict=True))
         children = [_widened(known.get(name), each, count) for name, each in fields_of(kind).items()]
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=values.is_null())
     if kind["type"] == "array":
-        items = _widened(values.values, kind["elementType"], len(values.values))
+        items = _widened(values.values, item, len(values.values))
     else:
-        both = [values.keys, _widened(values.items, kind["valueType"], len(values.items))]
+        both = [values.keys, _widened(values.items, item, len(values.items))]
         items = pa.StructArray.from_arrays(both, fields=[wanted.key_field, wanted.item_field])
     return pa.Array.from_buffers(
         wanted, len(values), values.buffers()[:2], values.null_count, values.offset, children=[items]

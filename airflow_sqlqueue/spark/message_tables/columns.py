@@ -100,7 +100,9 @@ def _with_former(kind: Type, old: Type) -> Type:
     if isinstance(kind, str) or isinstance(old, str) or kind["type"] != old["type"]:
         return kind
     item, old_item = item_of(kind), item_of(old)
-    return with_former(kind, old) if item is None or old_item is None else with_item(kind, _with_former(item, old_item))
+    if item is None or old_item is None:
+        return with_former(kind, old)
+    return with_item(kind, _with_former(item, old_item))
 
 
 def adopted(schema: Struct, known: Struct, table: Struct, *, within: bool = False) -> Struct:

@@ -117,10 +117,8 @@ def _value_rows(
                 " number of values in the VALUES clause must match the number of columns specified in the INSERT"
                 " statement.",
             )
-    listed_cells = [
-        _cells(c, cells, table, column, names) for *cells, column in zip(*values.rows, columns, strict=True)
-    ]
-    return ", ".join(f"({', '.join(row)})" for row in zip(*listed_cells, strict=True))
+    by_column = [_cells(c, cells, table, column, names) for *cells, column in zip(*values.rows, columns, strict=True)]
+    return ", ".join(f"({', '.join(row)})" for row in zip(*by_column, strict=True))
 
 
 def _cells(c: Compilation, given: list[nodes.Expr], table: TableInfo, column: ColumnInfo, names: Names) -> list[str]:
