@@ -16,6 +16,15 @@ MADE = "@@made"
 
 
 @dataclass(slots=True)
+class Prepared:
+    """Prepared statement of PostgreSQL, which all plans with its text share."""
+
+    name: bytes
+    plans: int = 0
+    uses: int = 0
+
+
+@dataclass(slots=True)
 class Plan:
     """Plan of a statement. Without a result set ``columns`` is None; ``assign`` takes the values of the last row."""
 
@@ -33,12 +42,16 @@ class Plan:
     identity: TableInfo | None = None
     table: TableInfo | None = None
     chunk: int = 512
-    name: bytes = b""
+    prepared: Prepared = field(default_factory=lambda: Prepared(b""))
     selects: bool = False
-    uses: int = 0
     node: object = None  # keeps the statement alive, because its id is a key of the cache
     answers: Answers = field(default_factory=dict)  # of the catalog, from which it was compiled
     version: int = 0  # of the catalog in which these answers hold
+
+    @property
+    def name(self) -> bytes:
+        """Name of the prepared statement; empty at the first use, because most statements are run once."""
+        return self.prepared.name if self.prepared.uses > 1 else b""
 
 
 def finish(

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from fakemssql.tsql.catalog.catalog import Catalog
-from fakemssql.tsql.compiler.plan import Plan
+from fakemssql.tsql.compiler.plan import Plan, Prepared
 from fakemssql.tsql.parser import batches
 from fakemssql.tsql.pg import Request
 from fakemssql.tsql.runtime.frames import Code
@@ -16,11 +16,12 @@ _CODES, _PLANS = 256, 64
 
 
 class PlanCache:
-    """Cache of the last texts with their plans; the second use of a plan prepares it in PostgreSQL."""
+    """Cache of the last texts with their plans; the second use of a plan's SQL prepares it in PostgreSQL."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._pg, self._catalog = catalog.pg, catalog
         self._codes: OrderedDict[tuple[object, ...], Code] = OrderedDict()
+        self._prepared: dict[tuple[str, tuple[int, ...]], Prepared] = {}
         self._names = itertools.count(1)
         self._garbage: list[bytes] = []
 
@@ -48,14 +49,20 @@ class PlanCache:
             with self._catalog.noting() as answers:
                 plan = compiled()
             plan.answers = answers
+            plan.prepared = self._prepared.setdefault(_key(plan), Prepared(b"p%d" % next(self._names)))
+            plan.prepared.plans += 1
             if len(code.plans) > _PLANS * max(len(code.statements), 1):
                 self.forget(code)
             code.plans[key] = plan
         plan.version = version
-        plan.uses += 1
-        if plan.uses == 2 and not plan.name:
-            plan.name = f"p{next(self._names)}".encode()
+        plan.prepared.uses += 1
         return plan
+
+    def renew(self, code: Code) -> None:
+        """Drop the plans of a text and their prepared statements, which no longer fit the tables."""
+        for plan in code.plans.values():
+            self._prepared.pop(_key(plan), None)
+        self.forget(code)
 
     def forget(self, code: Code) -> None:
         """Drop the plans of a text."""
@@ -64,8 +71,14 @@ class PlanCache:
         code.plans.clear()
 
     def _drop(self, plan: Plan) -> None:
-        if plan.name in self._pg.prepared:
-            self._garbage.append(plan.name)
+        prepared = plan.prepared
+        prepared.plans -= 1
+        if prepared.plans:
+            return
+        if self._prepared.get(_key(plan)) is prepared:
+            del self._prepared[_key(plan)]
+        if prepared.name in self._pg.prepared:
+            self._garbage.append(prepared.name)
 
     def forget_all(self) -> None:
         """Drop all texts and plans."""
@@ -79,3 +92,7 @@ class PlanCache:
             names, self._garbage = self._garbage, []
             self._pg.run([Request(f"DEALLOCATE {name.decode()}") for name in names])
             self._pg.prepared.difference_update(names)
+
+
+def _key(plan: Plan) -> tuple[str, tuple[int, ...]]:
+    return plan.sql, tuple(plan.oids)

@@ -144,7 +144,7 @@ def run_planned(session: Session, node: nodes.Statement | nodes.Expr, frame: Fra
             if not stale or (session.transaction_count and session.options.xact_abort):
                 raise translate(session.pg, error, type(node).__name__.upper()) from None
             session.catalog.forget()
-            session.plan_cache.forget(frame.code)
+            session.plan_cache.renew(frame.code)
     raise AssertionError
 
 
