@@ -49,6 +49,21 @@ def test_changes_of_other_objects_compile_nothing_again(connect: Connect, table:
     assert {name for name in client.session.pg.prepared - prepared if name.startswith(b"p")} == set()
 
 
+def test_texts_that_say_the_same_share_a_prepared_statement(connect: Connect, table: str) -> None:
+    client, other = connect(), connect()
+    other.ok(f"CREATE TABLE {table} (a int); INSERT {table} VALUES (1)")
+    texts = [f"SELECT a FROM {table} -- {number}" for number in range(3)]
+    prepared = set(client.session.pg.prepared)
+    for text in texts * 2:
+        assert client.rows(text) == [(1,)]
+    assert len([name for name in client.session.pg.prepared - prepared if name.startswith(b"p")]) == 1
+    other.ok(f"ALTER TABLE {table} ALTER COLUMN a varchar(20)")
+    client.ok("SET XACT_ABORT ON; BEGIN TRAN")
+    for text in texts * 2:
+        assert client.rows(text) == [("1",)]
+    client.ok("COMMIT")
+
+
 @pytest.mark.parametrize(
     ("before", "text", "change", "rows"),
     [

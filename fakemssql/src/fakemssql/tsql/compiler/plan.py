@@ -16,8 +16,8 @@ MADE = "@@made"
 
 
 @dataclass(slots=True)
-class Prepared:
-    """Prepared statement of PostgreSQL, which all plans with its text share."""
+class PreparedStatement:
+    """PreparedStatement statement of PostgreSQL, which all plans with its text share."""
 
     name: bytes
     plans: int = 0
@@ -42,7 +42,7 @@ class Plan:
     identity: TableInfo | None = None
     table: TableInfo | None = None
     chunk: int = 512
-    prepared: Prepared = field(default_factory=lambda: Prepared(b""))
+    prepared: PreparedStatement = field(default_factory=lambda: PreparedStatement(b""))
     selects: bool = False
     node: object = None  # keeps the statement alive, because its id is a key of the cache
     answers: Answers = field(default_factory=dict)  # of the catalog, from which it was compiled

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from fakemssql.tsql.catalog.catalog import Catalog
-from fakemssql.tsql.compiler.plan import Plan, Prepared
+from fakemssql.tsql.compiler.plan import Plan, PreparedStatement
 from fakemssql.tsql.parser import batches
 from fakemssql.tsql.pg import Request
 from fakemssql.tsql.runtime.frames import Code
@@ -21,7 +21,7 @@ class PlanCache:
     def __init__(self, catalog: Catalog) -> None:
         self._pg, self._catalog = catalog.pg, catalog
         self._codes: OrderedDict[tuple[object, ...], Code] = OrderedDict()
-        self._prepared: dict[tuple[str, tuple[int, ...]], Prepared] = {}
+        self._prepared: dict[tuple[object, ...], PreparedStatement] = {}
         self._names = itertools.count(1)
         self._garbage: list[bytes] = []
 
@@ -49,7 +49,7 @@ class PlanCache:
             with self._catalog.noting() as answers:
                 plan = compiled()
             plan.answers = answers
-            plan.prepared = self._prepared.setdefault(_key(plan), Prepared(b"p%d" % next(self._names)))
+            plan.prepared = self._prepared.setdefault(_key(plan), PreparedStatement(b"p%d" % next(self._names)))
             plan.prepared.plans += 1
             if len(code.plans) > _PLANS * max(len(code.statements), 1):
                 self.forget(code)
@@ -94,5 +94,7 @@ class PlanCache:
             self._pg.prepared.difference_update(names)
 
 
-def _key(plan: Plan) -> tuple[str, tuple[int, ...]]:
-    return plan.sql, tuple(plan.oids)
+def _key(plan: Plan) -> tuple[object, ...]:
+    """Text of a plan with the types of its parameters and results, which a prepared statement cannot change."""
+    results = plan.assign if plan.columns is None else [(column.name, column.type) for column in plan.columns]
+    return plan.sql, tuple(plan.oids), tuple(results)
