@@ -211,6 +211,8 @@ def test_each_message_is_an_event_and_unaccepted_ones_go_to_the_error_queue(wait
 def test_a_triggerer_that_is_killed_between_receive_and_commit_loses_no_message(waiting: Waiting) -> None:
     """Its supervisor, which stores events, stands still, so that the message is held and its event is not stored."""
     queue = waiting.client.queue("commands")
+    queue.send([Message({TYPES: "Shop.Reprice, Shop", "Shop.List": "first"}, b"secret body")])
+    until("the triggerer receives", lambda: queue.depth().messages == 0)
     told = len(waiting.payloads("commanded"))
     triggerer = waiting.airflow.triggerer
     (runner,) = triggerer.children()
