@@ -11,7 +11,7 @@ from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark.message_tables import write_message_tables
-from airflow_sqlqueue.spark.message_tables.tables import COLUMNS
+from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS
 from tests.bodies.test_account import Json, Xml, account_json, account_xml, data_names, messages, models, names
 from tests.spark.conftest import batches_in
 

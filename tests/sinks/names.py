@@ -12,7 +12,7 @@ from airflow_sqlqueue.bodies.schemas import fields_of
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark.message_tables import compact_message_tables, reparse, write_message_tables
-from airflow_sqlqueue.spark.message_tables.tables import COLUMNS
+from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS
 from airflow_sqlqueue.spark.sinks.checks import session_settings
 from tests.sinks.message_tables import Place
 from tests.spark.conftest import batches_in

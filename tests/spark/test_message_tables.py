@@ -21,7 +21,7 @@ from airflow_sqlqueue.spark.message_tables import (
     write_message_rows,
     write_message_tables,
 )
-from airflow_sqlqueue.spark.message_tables import tables as module
+from airflow_sqlqueue.spark.message_tables import writer as module
 from tests.spark.conftest import parquet_rows
 
 if TYPE_CHECKING:

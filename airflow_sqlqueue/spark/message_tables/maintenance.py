@@ -22,7 +22,7 @@ from airflow_sqlqueue.messages.envelope.times import time_before
 from airflow_sqlqueue.spark.message_tables.parquet import ParquetFormat
 from airflow_sqlqueue.spark.message_tables.reports import first_fitting
 from airflow_sqlqueue.spark.message_tables.table_formats import Format, TableFormat, table_format
-from airflow_sqlqueue.spark.message_tables.tables import TableWriter
+from airflow_sqlqueue.spark.message_tables.writer import TableWriter
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
 from airflow_sqlqueue.untrusted import quoted

@@ -22,11 +22,12 @@ from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, result_schema
 from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS, PARSED, blocks, to_pack
 from airflow_sqlqueue.spark.message_tables.columns import as_fields, field_names
+from airflow_sqlqueue.spark.message_tables.packed import BodyForm, unparsed_schema, with_variant
 from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable
 from airflow_sqlqueue.spark.message_tables.table_formats import Format
-from airflow_sqlqueue.spark.message_tables.tables import BodyForm, TableWriter, unparsed_schema, with_variant
 from airflow_sqlqueue.spark.message_tables.work_folder import WorkFolder
+from airflow_sqlqueue.spark.message_tables.writer import TableWriter
 from airflow_sqlqueue.spark.sinks import checks
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
