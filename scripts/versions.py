@@ -208,7 +208,7 @@ def pip_install(row: Row, project: str, interpreter: str | None = None) -> list[
     dated = ["--exclude-newer", row.as_of] if row.as_of else []
     dated += [part for name in _UNDATED if dated for part in ("--exclude-newer-package", f"{name}=false")]
     # What a wheel requires is not direct, and would get the highest versions.
-    direct = required_by(project) if row.resolution == "lowest-direct" else []
+    direct = [*required_by(project), *required_by("fakemssql")] if row.resolution == "lowest-direct" else []
     return [
         *(UV, "pip", "install", "--quiet", "--python", interpreter or row.interpreter),
         *("--resolution", row.resolution, *_PRERELEASES, *dated, *direct),

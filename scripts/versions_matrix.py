@@ -89,7 +89,8 @@ STEPS = {
         # The processes of Airflow itself: classes of this package alone have passed while they ended.
         Step("triggerer", ("tests/airflow/running/test_triggerer.py",)),
         Step("scheduler", ("tests/airflow/running/test_every_operator.py",), is_long=True),
-        Step("shell", ("tests/cli",), is_long=True),
+        # What differs between versions of typer.
+        Step("shell", ("tests/cli",), short=tuple(f"tests/cli/test_{name}.py" for name in ("help", "own_options"))),
         Step(
             "spark",
             ("tests/spark",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any
@@ -106,8 +107,9 @@ def test_a_made_up_condition_of_a_filter_is_an_option() -> None:
     app = typer.Typer(rich_markup_mode=None)
     app.command(cls=Command)(with_option_groups(command))
     shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
-    assert "--shade <str> Only lamps of this shade." in shown
-    assert "--socket <list[str]> Only lamps with these sockets; any number of times." in shown
+    # The word for the value is typer's own, and not the same in each version.
+    assert re.search(r"--shade \S+ Only lamps of this shade\.", shown)
+    assert re.search(r"--socket \S+ Only lamps with these sockets; any number of times\.", shown)
     assert "programs" not in shown
     done = CliRunner().invoke(app, ["--shade", "", "--since", "2026-01-31"], catch_exceptions=False)
     assert done.exit_code == 0
