@@ -103,7 +103,7 @@ def test_the_same_id_returns_the_sealed_batch(connect: Connect, queue: QueueTabl
     fill(queue, 10, start=10)
     again = drain(connect, queue, staging, batch_id=batch_id)
     assert again.batch == first.batch
-    assert again.resumed
+    assert (again.resumed, again.locked) == (True, 0)
     assert depth(queue).messages == 10
 
 

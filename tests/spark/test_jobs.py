@@ -165,7 +165,7 @@ def test_the_programs_print_numbers_only(
 
 
 def test_a_program_reports_an_error_in_one_sentence(
-    programs: None, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    programs: None, spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake, target = str(tmp_path / "lake"), ["--queue", "sales", "--send-id", "once"]
     with pytest.raises(SystemExit, match=f"There is no table of Parquet files in {re.escape(lake)}: give the folder"):
@@ -176,6 +176,10 @@ def test_a_program_reports_an_error_in_one_sentence(
             replay_program.main(["--table", lake, "--where", where, *target])
     with pytest.raises(SystemExit, match="The rows have no column"):
         replay_program.main(["--table", lake, *target])
+    short = tmp_path / "short.json"
+    short.write_text(json.dumps(replace(make_batch(["{}"] * 3), messages=4).to_dict()), encoding="utf-8")
+    with pytest.raises(SystemExit, match="Spark reads 3 messages of batch .* the ledger has 4"):
+        replay_program.main(["--manifest", str(short), *target])
     with pytest.raises(SystemExit, match="cannot be read"):
         audit_program.main(["--manifest", str(tmp_path / "none"), "--table", str(tmp_path)])
     with pytest.raises(SystemExit):
