@@ -178,7 +178,7 @@ def test_a_program_reports_an_error_in_one_sentence(
         replay_program.main(["--table", lake, *target])
     short = tmp_path / "short.json"
     short.write_text(json.dumps(replace(make_batch(["{}"] * 3), messages=4).to_dict()), encoding="utf-8")
-    with pytest.raises(SystemExit, match="Spark reads 3 messages of batch .* the ledger has 4"):
+    with pytest.raises(SystemExit, match=r"Spark reads 3 messages of batch .* the ledger has 4"):
         replay_program.main(["--manifest", str(short), *target])
     with pytest.raises(SystemExit, match="cannot be read"):
         audit_program.main(["--manifest", str(tmp_path / "none"), "--table", str(tmp_path)])
