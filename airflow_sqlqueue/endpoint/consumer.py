@@ -113,7 +113,7 @@ class Consumer:
         """Consume until the end; ``budget`` is that of several consumers, instead of the options' own.
 
         Raises the errors of :meth:`.Endpoint.find` before anything is received. Raises the error that ended a handler:
-        a server error not caused by one message, or a :class:`BaseException` other than :class:`Exception`. Then that
+        a server error not caused by one message, or a :class:`KeyboardInterrupt` of the function. Then that
         message and the unfinished messages of other handlers are in the queue. Raises :class:`TooManyFailuresError`
         when a limit on failures is reached, after the messages that were being handled.
         """

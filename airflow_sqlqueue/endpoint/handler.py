@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-from asyncio import CancelledError
 from collections.abc import Set
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timezone
@@ -289,10 +288,14 @@ class Handler:
         with self._causing(envelopes, function), tracing.handler_span(function.call):
             try:
                 return function.call(envelopes if function.is_batch else envelopes[0])
-            except (SystemExit, CancelledError) as error:
+            except (Exception, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                # As of sys.exit, a cancelled task of asyncio, or a panic in a package that is written in Rust.
                 if session.is_inherited:
                     raise  # It ends the process that the function has forked.
-                cause = "SystemExit, as of sys.exit" if isinstance(error, SystemExit) else "asyncio.CancelledError"
+                kind = failure_headers.type_name(error)
+                cause = f"{kind}, as of sys.exit" if isinstance(error, SystemExit) else kind
                 raise RuntimeError(f"The function of the message ended by {cause}.") from error
 
     def _undo_receive(self, session: Session, attempt: Attempt, handling: CurrentMessages) -> None:

@@ -210,10 +210,19 @@ async def cancel_a_task() -> None:
     await task
 
 
+class Panic(BaseException):
+    """What packages that are written in Rust raise, such as Polars: its base is no Exception."""
+
+
+def panic() -> None:
+    raise Panic
+
+
 ENDS: dict[bytes, tuple[Callable[[], object], str]] = {
     **{b"%d" % n: (partial(sys.exit, code), "SystemExit") for n, code in enumerate((None, 0, 3, "why"))},
     # It is no Exception either, and comes out of asyncio.run as it is.
     b"4": (lambda: asyncio.run(cancel_a_task()), "CancelledError"),
+    b"5": (panic, "Panic"),
 }
 
 
@@ -225,9 +234,9 @@ def test_a_function_that_ends_the_program_fails_for_its_message(
         if message.body in ENDS:
             ENDS[message.body][0]()
 
-    orders.send(numbered(7))
+    orders.send(numbered(8))
     done = consume(handle, transaction_mode=mode)
-    assert (done.handled, done.failed) == (2, 5)
+    assert (done.handled, done.failed) == (2, 6)
     failed = error.receive(9)
     assert [message.body for message in failed] == list(ENDS)
     for message, (_, named) in zip(failed, ENDS.values(), strict=True):
