@@ -25,7 +25,12 @@ from airflow_sqlqueue.server.connection_string import ConnectionString, is_conne
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.server.settings import LEDGER_SCHEMA, ConnectionSettings
 from airflow_sqlqueue.server.sql import Query, query
-from airflow_sqlqueue.server.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, transaction
+from airflow_sqlqueue.server.transactions import (
+    SENDS_ATOMIC_WITH_RECEIVE,
+    Transaction,
+    transaction,
+    transaction_of_statements,
+)
 
 
 class QueueClient:
@@ -172,8 +177,10 @@ class QueueClient:
     def enlisted_session(self, *, sending: bool = False) -> AbstractContextManager[Session]:
         """Lend the session of the :meth:`transaction` under way, else a new one for the block.
 
-        ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``.
+        ``sending`` asks for the session that sends, which is another one in the mode ``receive_only``. Raises
+        :class:`~airflow_sqlqueue.errors.TransactionError` in a transaction of another server or database.
         """
+        transaction_of_statements(self.settings)
         return self._connector.enlisted_session(sending=sending)
 
     def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
@@ -193,6 +200,9 @@ class QueueClient:
 
     def run_sql(self, sql: str, *parameters: Any) -> list[Any]:
         """Run a statement of your own, in the :meth:`transaction` under way, and return the rows of its last result.
+
+        Raises :class:`~airflow_sqlqueue.errors.TransactionError` in a transaction of a client of another database:
+        names without a database would mean that one.
 
         Write EXEC before a procedure's name: in a statement with parameters it is not the first word that is sent.
         """

@@ -12,7 +12,7 @@ from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.lineage import database_info
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.server.transactions import current_transaction
+from airflow_sqlqueue.server.transactions import transaction_of_statements
 
 if TYPE_CHECKING:
     import pyodbc
@@ -76,9 +76,9 @@ class PlainSqlHook(DbApiHook):
         """Return a pyodbc connection without autocommit, as ``DbApiHook`` expects. Raises as a session.
 
         Inside a :meth:`transaction` it is the transaction's: its commit does nothing, its rollback dooms the
-        transaction.
+        transaction. Raises :class:`~airflow_sqlqueue.errors.TransactionError` in one of another server or database.
         """
-        current = current_transaction(self.client.settings)
+        current = transaction_of_statements(self.client.settings)
         if current is not None:
             return cast("pyodbc.Connection", current.receiving.enlisted_connection())
         return open_connection(self.client.settings, autocommit=False)

@@ -103,3 +103,18 @@ def current_transaction(settings: ConnectionSettings) -> Transaction | None:
             f"{settings.ledger_schema!r} cannot commit together with it: end it first, or use the same connection."
         )
     return current
+
+
+def transaction_of_statements(settings: ConnectionSettings) -> Transaction | None:
+    """Return the open transaction as :func:`current_transaction`, for statements of the caller's own.
+
+    Raises :class:`TransactionError` also if it began in another database, in which ``dbo.Orders`` is another table.
+    """
+    current = current_transaction(settings)
+    if current is not None and current.settings.database.lower() != settings.database.lower():
+        raise TransactionError(
+            f"A transaction of the database {current.settings.database!r} is open, and a statement of your own for "
+            f"{settings.database!r} would run there: run it through that connection, with the database in the names of "
+            "its tables, or end the transaction first."
+        )
+    return current

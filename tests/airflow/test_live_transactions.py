@@ -69,9 +69,12 @@ def test_calls_that_cannot_join_a_transaction_are_refused_inside_it(
     hook: SqlQueueHook, queue_name: str, connection: Any, tmp_path: Any
 ) -> None:
     elsewhere = SqlQueueHook(connection(conn_id="elsewhere", host="other.example.com"))
+    another = SqlQueueHook(hook.get_conn_id(), database="another")
     with hook.transaction():
         with pytest.raises(TransactionError, match="cannot commit together"):
             elsewhere.send(queue_name, [Message()])
+        with pytest.raises(TransactionError, match="'another' would run there"):
+            another.get_records("SELECT 1")
         with pytest.raises(TransactionError, match="call it outside"):
             hook.drain(queue_name, tmp_path)
         with pytest.raises(TransactionError, match="nothing is committed on its own"):

@@ -169,12 +169,16 @@ def test_a_batch_is_named_by_itself_or_its_id(client: QueueClient, name: str, tm
 
 def test_calls_of_two_clients_enlist_in_one_transaction(client: QueueClient, name: str) -> None:
     other = QueueClient(client.settings, client.resolver)
+    elsewhere = QueueClient(replace(client.settings, database="another"), client.resolver)
     client.queue(name).send([Message(body=b"1")])
 
     def handle() -> None:
         with client.transaction():
             other.queue(name).send(Message(body=message.body + b"!") for message in client.queue(name).receive())
             assert client.run_sql("SELECT ?", 1)[0][0] == 1
+            assert elsewhere.queue(name).depth().messages == 1
+            with pytest.raises(TransactionError, match="'another' would run there"):
+                elsewhere.run_sql("SELECT 1")
             with pytest.raises(TransactionError, match="outside the transaction"):
                 client.queue(name).drain(stage="table")
             raise LookupError
