@@ -5,6 +5,7 @@ Source: docs/transport/transactions.md, "Transaction modes".
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -36,11 +37,23 @@ class Transaction:
     ) -> None:
         self.settings, self.mode, self.receiving = settings, mode, receiving
         self._connect, self._stack = connect, stack
+        self._thread = threading.get_ident()
+        self.is_over = False
+        """Whether its block has ended. A context that was copied inside it, as of a task of asyncio, outlives it."""
 
     @cached_property
     def sending(self) -> Session:
         """Session for sends."""
         return self._stack.enter_context(self._connect()) if self.mode == RECEIVE_ONLY else self.receiving
+
+    def check_thread(self) -> None:
+        """Raise :class:`TransactionError` in another thread: two threads on one connection can crash the driver."""
+        if threading.get_ident() != self._thread:
+            raise TransactionError(
+                "The transaction under way is that of another thread, whose context this one has, as with "
+                "asyncio.to_thread: make the call in that thread, or start a threading.Thread for calls that are not "
+                "part of it."
+            )
 
 
 _current: ContextVar[Transaction | None] = ContextVar("sqlqueue_transaction", default=None)
@@ -76,17 +89,21 @@ def transaction(
         try:
             yield begun
         finally:
+            begun.is_over = True
             _current.reset(token)
 
 
 def current_transaction(settings: ConnectionSettings) -> Transaction | None:
     """Return the open transaction or None. Raises :class:`TransactionError` if it is on another server or has
-    another ledger schema, or if this process is a fork of the one that began it.
+    another ledger schema, or if it began in another thread, or in a process before this fork.
     """
     current = _current.get()
-    if current is not None and current.receiving.is_inherited:
+    if current is None or current.is_over:
+        return None
+    if current.receiving.is_inherited:
         current.receiving.check_alive()
-    if current is None or current.settings is settings:
+    current.check_thread()
+    if current.settings is settings:
         return current
     # Databases may differ: a transaction can span the databases of a server.
     server, login = current.settings.server.lower(), current.settings.login

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from contextvars import copy_context
 from dataclasses import replace
 
 import pyodbc
@@ -522,3 +524,15 @@ def test_a_thread_of_its_own_does_not_join(connect: Connect, settings: Connectio
         thread.start()
         thread.join(10)
     assert seen == [None]
+
+
+def test_another_thread_with_its_context_is_refused_until_it_is_over(
+    connect: Connect, settings: ConnectionSettings
+) -> None:
+    """As ``asyncio.to_thread`` does: two threads on one connection crash the driver."""
+    with ThreadPoolExecutor(1) as pool:
+        with transaction(settings, connect):
+            context = copy_context()
+            with pytest.raises(TransactionError, match="that of another thread"):
+                pool.submit(context.run, current_transaction, settings).result(10)
+        assert pool.submit(context.run, current_transaction, settings).result(10) is None

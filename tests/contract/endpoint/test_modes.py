@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from contextvars import Context, copy_context
 from datetime import timedelta
 from typing import Any
 
@@ -82,6 +83,25 @@ def test_a_receive_of_a_handler_is_in_the_transaction_of_its_message(orders: Que
 
     done = consume(take, AT_ONCE, transaction_mode="receive_only", max_handlers=1)
     assert (taken, done.handled, bodies(orders)) == ([b"1", b"1"], 1, [])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_call_that_outlives_its_message_is_part_of_no_other(
+    orders: Queue, billing: Queue, consume: Consume, mode: str
+) -> None:
+    """As a task of asyncio that nobody waits for: it has the context of its message."""
+    orders.send(numbered(2))
+    contexts: list[Context] = []
+
+    def bill(message: Envelope) -> None:
+        if message.body == b"0":
+            contexts.append(copy_context())
+            return
+        contexts.pop().run(billing.send, [Message(body=b"late")])
+        raise LookupError
+
+    done = consume(bill, RecoverabilityOptions(immediate_retries=0, delayed_retries=0), transaction_mode=mode)
+    assert (done.handled, done.failed, bodies(billing)) == (1, 1, [b"late"])
 
 
 def test_sent_messages_are_invisible_until_the_message_is_handled(
