@@ -311,13 +311,15 @@ class Handler:
         # A destination that cannot take a message cannot take it a moment later either.
         is_final = attempt.envelope is None and not isinstance(error, errors.TransientError)
         # No retry brings back a payload that is gone, or makes it smaller, or finds another function.
-        never: tuple[type[Exception], ...] = (
+        never: tuple[type[BaseException], ...] = (
             errors.PayloadError,
             errors.NoHandlerError,
             *self._options.unrecoverable,
         )
+        cause = error.__cause__
+        raised = error if cause is None or isinstance(cause, Exception) else cause
         attempt.failed = self._failures.record(
-            message.row_version, error, is_final=is_final or isinstance(error, never)
+            message.row_version, error, is_final=is_final or isinstance(raised, never)
         )
 
     def _rolled_back(self, attempt: Attempt, message: ReceivedMessage, error: Exception) -> Outcome:

@@ -61,7 +61,7 @@ class RecoverabilityOptions(Options):
         **_RETRIES,
     )
     error_queue: str = option("error", "address of the queue for messages that failed in all retries")
-    unrecoverable: tuple[type[Exception], ...] = option(
+    unrecoverable: tuple[type[BaseException], ...] = option(
         (), "types of exceptions after which a message goes to the error queue at once", form=None
     )
 

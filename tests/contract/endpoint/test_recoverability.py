@@ -197,10 +197,21 @@ def test_without_a_table_for_them_there_are_no_rounds_and_the_log_says_so_once(
     assert caplog.text.count("There is no table billing.Delayed@") == 1
 
 
-def test_some_exceptions_are_not_tried_again(orders: Queue, error: Queue, consume: Consume) -> None:
+class Panic(BaseException):
+    """What packages that are written in Rust raise, such as Polars: its base is no Exception."""
+
+
+def panic(message: object = None) -> None:
+    raise Panic
+
+
+@pytest.mark.parametrize("refuse", [decline, panic])
+def test_some_exceptions_are_not_tried_again(
+    orders: Queue, error: Queue, consume: Consume, refuse: Callable[[object], None]
+) -> None:
     orders.send(numbered(1))
-    seen = Seen(decline)
-    done = consume(seen, RecoverabilityOptions(unrecoverable=(Declined,)))
+    seen = Seen(refuse)
+    done = consume(seen, RecoverabilityOptions(unrecoverable=(Declined, Panic)))
     assert (len(seen.bodies), done.failed, done.delayed) == (1, 1, 0)
 
 
@@ -208,14 +219,6 @@ async def cancel_a_task() -> None:
     task = asyncio.ensure_future(asyncio.sleep(60))
     task.cancel()
     await task
-
-
-class Panic(BaseException):
-    """What packages that are written in Rust raise, such as Polars: its base is no Exception."""
-
-
-def panic() -> None:
-    raise Panic
 
 
 ENDS: dict[bytes, tuple[Callable[[], object], str]] = {
