@@ -185,7 +185,9 @@ def test_each_queue_gets_one_copy(
     run_sql(subscriptions.session, f"INSERT INTO {table} VALUES (N'{a.address.table}', N'D', N'{PLACED}')")
     published = publish(subscriptions, address_of, [Message()], [PLACED, "Shop.IEvent, Shop"])
     assert sorted(published.queues) == sorted([a.address.canonical, b.address.canonical])
-    assert [len(queue.receive(5)) for queue in (a, b, c)] == [1, 1, 0]
+    copies = [[decode_headers(copy.headers).values for copy in queue.receive(5)] for queue in (a, b, c)]
+    assert list(map(len, copies)) == [1, 1, 0]
+    assert copies[0][0][HeaderNames.MESSAGE_ID] == copies[1][0][HeaderNames.MESSAGE_ID]
 
 
 def test_an_event_without_subscribers_goes_nowhere(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -235,6 +236,8 @@ def _event(message: Message, type_names: Sequence[str]) -> Message:
     if isinstance(message.headers, str):
         raise MessageError("An event's headers are text: give them as a mapping.")
     own = {
+        # Without the header each copy would have the Id of its own row as its message id.
+        HeaderNames.MESSAGE_ID: message.headers.get(HeaderNames.MESSAGE_ID) or str(message.id or uuid.uuid4()),
         HeaderNames.MESSAGE_INTENT: "Publish",
         HeaderNames.ENCLOSED_MESSAGE_TYPES: ";".join(type_names),
     }
