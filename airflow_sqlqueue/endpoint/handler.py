@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Set
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from types import MappingProxyType
@@ -22,7 +23,7 @@ from airflow_sqlqueue.endpoint.run import Run
 from airflow_sqlqueue.endpoint.session_stack import SessionStack
 from airflow_sqlqueue.endpoint.settlement import Settlement
 from airflow_sqlqueue.messages.envelope import Envelope, causation, tracing
-from airflow_sqlqueue.messages.message import Message, ReceivedMessage, can_be_written
+from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, can_be_written
 from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue import MessageHead
 from airflow_sqlqueue.queue.browsing import NO_ID
@@ -125,7 +126,7 @@ class Handler:
             attempt.at_risk = True
             self.settlement.forward(session, envelope, destination)
             return Outcome.FORWARDED
-        attempt.envelope = envelope
+        attempt.envelope = _as_handled(envelope)
         return None
 
     def _completed(self, message: ReceivedMessage, envelope: Envelope) -> Envelope:
@@ -211,7 +212,7 @@ class Handler:
         left, seconds, stop = BATCH_BYTES - len(first.body), function.max_seconds, self._run.stop
         for message in self._receiver.collect(queue, first.row_version, joins, wanted, left, seconds, stop):
             attempt.received.append(message)
-            collected.append((message, self._completed(message, Envelope.of(message))))
+            collected.append((message, _as_handled(self._completed(message, Envelope.of(message)))))
         return collected
 
     def _enter_inbox(self, session: Session, attempt: Attempt) -> None:
@@ -343,3 +344,14 @@ class Handler:
 
 def _id_of(message: ReceivedMessage) -> str:
     return quoted(Envelope.of(message).identity.message_id)
+
+
+def _as_handled(envelope: Envelope) -> Envelope:
+    """Return a message of this queue as its function gets it, as endpoints do: without a delayed one's destination.
+
+    From another queue, a copy with this header would be forwarded to this queue again.
+    """
+    if HeaderNames.FORWARD_DESTINATION not in envelope.headers:
+        return envelope
+    kept = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
+    return replace(envelope, headers=MappingProxyType(kept))

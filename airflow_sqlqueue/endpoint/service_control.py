@@ -47,10 +47,9 @@ def audit_copy(envelope: Envelope, endpoint: str, started: datetime, *, acknowle
 
     ``acknowledged``: an acknowledgement of its retry was sent, so that ServiceControl sends no other one.
     """
-    # The transport of ServiceControl would send a message with this header to the queue that the header names.
-    headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
     machine = socket.gethostname()
-    headers |= {
+    headers = {
+        **envelope.headers,
         HeaderNames.PROCESSING_STARTED: format_time(started),
         HeaderNames.PROCESSING_ENDED: format_time(datetime.now(timezone.utc)),
         HeaderNames.PROCESSING_ENDPOINT: endpoint,

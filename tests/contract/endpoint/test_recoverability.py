@@ -18,6 +18,7 @@ import pytest
 
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.client.queues import Queue
+from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.endpoint.recoverability import FailureLog, RecoverabilityOptions
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.envelope.times import format_time
@@ -311,6 +312,18 @@ def test_delayed_messages_for_others_are_forwarded(
     (failed,) = error.receive()
     assert headers(failed)[HeaderNames.FAILED_Q] == nowhere
     assert to not in headers(failed)
+
+
+def test_a_copy_of_a_delayed_message_does_not_come_back(client: QueueClient, orders: Queue, consume: Consume) -> None:
+    """Another queue's endpoint forwards what names a destination; the mover of .NET leaves it in the headers."""
+    to, found = HeaderNames.FORWARD_DESTINATION, list[Envelope]()
+    alone, together = MessageHandlers(), MessageHandlers()
+    alone.default(found.append)
+    together.batch()(found.extend)
+    for handlers in (alone, together):
+        orders.send([Message({to: client.resolve("orders").canonical, "kept": ""})] * 2)
+        consume(handlers)
+    assert [(to in envelope.headers, "kept" in envelope.headers) for envelope in found] == [(False, True)] * 4
 
 
 def test_a_message_is_failed_by_hand(client: QueueClient, orders: Queue, error: Queue) -> None:
