@@ -10,6 +10,7 @@ end in silence").
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -49,7 +50,18 @@ class _Enlisted:
 
 
 class EnlistedConnection(_Enlisted):
-    """A pyodbc connection in a transaction of its owner."""
+    """A pyodbc connection in a transaction of its owner, for the thread that got it."""
+
+    def __init__(self, wrapped: Any, owner: Owner) -> None:
+        super().__init__(wrapped, owner)
+        self._thread = threading.get_ident()
+
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise TransactionError(
+                "This connection is part of a transaction of another thread, as one that was kept from another "
+                "message: get the connection in each call."
+            )
 
     def __enter__(self) -> EnlistedConnection:
         return self
@@ -67,7 +79,12 @@ class EnlistedConnection(_Enlisted):
         if value:
             raise TransactionError("Inside a transaction nothing is committed on its own: leave autocommit off.")
 
+    def rollback(self) -> None:
+        self._check_thread()
+        super().rollback()
+
     def cursor(self) -> EnlistedCursor:
+        self._check_thread()
         self._owner.enlist()
         return EnlistedCursor(self._wrapped.cursor(), self._owner)
 
