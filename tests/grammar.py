@@ -51,7 +51,7 @@ class Recorder:
     """The texts that go to the driver, each once; names that tests make up are one name.
 
     ``undescribed`` are names of this package's own statements that were given None: the driver has to ask for its type.
-    ``limited`` are names of those to which a caller's SET ROWCOUNT would apply.
+    ``limited`` are names of those to which a caller's SET ROWCOUNT or SET TEXTSIZE would apply.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Recorder:
             self.note(text)
             if statement.ours and any(value is None for value in values):
                 self.undescribed.add(statement.name)
-            if statement.ours and "SET ROWCOUNT 0;" not in text:
+            if statement.ours and not {"SET ROWCOUNT 0;", "SET TEXTSIZE -1;"} <= {*text.splitlines()}:
                 self.limited.add(statement.name)
             return run(session, statement, text, values, sizes)
 

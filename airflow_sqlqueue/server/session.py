@@ -32,7 +32,7 @@ from airflow_sqlqueue.server.connection import check_product, open_connection
 from airflow_sqlqueue.server.cursors import PreparedCursors, declared_types
 from airflow_sqlqueue.server.enlisted import EnlistedConnection
 from airflow_sqlqueue.server.settings import MOST_LOCK_TIMEOUT, ConnectionSettings
-from airflow_sqlqueue.server.sql import Query, number, query
+from airflow_sqlqueue.server.sql import Fragment, Query, number, query
 from airflow_sqlqueue.server.translation import safe_cause, translate
 
 T = TypeVar("T")
@@ -74,7 +74,6 @@ class Session:
         self._in_transaction = self._begun = self._chained = self._doomed = self._lost = False
         try:
             self.engine_edition = self._prepare()
-            self._set_lock_timeout(self._lock_timeout_now)
             if self._has_low_priority:
                 self.run(query("session.low_priority"))
         except BaseException:
@@ -83,11 +82,12 @@ class Session:
 
     def _prepare(self) -> int:
         """Run SET for the session's options, and check the server's product in the same round trip."""
-        where = self.settings.server
+        where, settings, product = self.settings.server, self._settings(), query("session.product")
         try:
-            edition, version = self.run(query("session.settings"))[0]
+            edition, version = self.run(replace(settings, text=f"{settings.text}\n{product.text}"))[0]
         except StatementError:
-            edition, version = self.run(query("session.product"))[0]
+            # A warehouse does not know all of the settings.
+            edition, version = self.run(product)[0]
             check_product(edition, version, where)
             raise
         check_product(edition, version, where)
@@ -134,12 +134,13 @@ class Session:
             raise ConnectionLostError(f"Could not {statement.purpose}: the connection to the server was lost before.")
         if self._in_transaction and not self._begun and statement.ours and not values:
             self._begun = True
-            text = f"{query('session.begin').text}\n{statement.text}"
+            text = f"{self._begin().text}\n{statement.text}"
         else:
             self.enlist()
             text = self.guarded(statement.text) if statement.ours or values else statement.text
-            # A caller's SET ROWCOUNT would end an INSERT or DELETE of ours early, without an error.
-            text = f"{query('session.all_rows').text}\n{text}" if statement.ours else text
+            # A caller's SET ROWCOUNT would end an INSERT or DELETE of ours early, and SET TEXTSIZE cut a received body,
+            # without an error.
+            text = f"{query('session.unlimited').text}\n{text}" if statement.ours else text
         return self._execute(statement, text, values, sizes)
 
     def _execute(self, statement: Query, text: str, values: Sequence[Any], sizes: Sequence[Any] | None) -> list[Any]:
@@ -186,9 +187,15 @@ class Session:
             yield
 
     def _set_lock_timeout(self, seconds: float) -> None:
-        milliseconds = int(max(0, min(seconds, MOST_LOCK_TIMEOUT)) * 1000)
-        self.run(query("session.lock_timeout", milliseconds=number(milliseconds)))
+        self.run(query("session.lock_timeout", milliseconds=_milliseconds(seconds)))
         self._lock_timeout_now = seconds
+
+    def _settings(self) -> Query:
+        return query("session.settings", milliseconds=_milliseconds(self._lock_timeout_now))
+
+    def _begin(self) -> Query:
+        begin = query("session.begin")
+        return replace(begin, text=f"{self._settings().text}\n{begin.text}")
 
     @contextmanager
     def low_deadlock_priority(self) -> Iterator[None]:
@@ -255,9 +262,7 @@ class Session:
             self.check_alive()
             if self._begun:
                 commit = query("session.commit")
-                self.run(
-                    replace(commit, text=f"{commit.text}\n{query('session.begin').text}") if self._chained else commit
-                )
+                self.run(replace(commit, text=f"{commit.text}\n{self._begin().text}") if self._chained else commit)
         except BaseException:
             self.roll_back()
             raise
@@ -288,7 +293,7 @@ class Session:
         self.check_alive()
         if self._in_transaction and not self._begun:
             self._begun = True
-            begin = query("session.begin")
+            begin = self._begin()
             self._execute(begin, begin.text, (), None)
         elif self._begun and not self._in_transaction:
             self._begun = False
@@ -348,6 +353,10 @@ class Session:
         """Return the driver's connection for other code, which cannot commit or close it."""
         self.check_alive()
         return EnlistedConnection(self._connection, self)
+
+
+def _milliseconds(seconds: float) -> Fragment:
+    return number(int(max(0, min(seconds, MOST_LOCK_TIMEOUT)) * 1000))
 
 
 _SESSIONS: WeakSet[Session] = WeakSet()

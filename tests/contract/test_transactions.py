@@ -303,6 +303,27 @@ def test_a_limit_of_rows_that_a_statement_left_loses_no_message(queue: QueueTabl
     assert waiting(queue) == []
 
 
+@pytest.mark.parametrize(
+    "left",
+    [
+        *("SET LOCK_TIMEOUT -1", "SET LOCK_TIMEOUT 0", "SET TEXTSIZE 0"),
+        *("SET QUOTED_IDENTIFIER OFF", "SET ARITHABORT OFF", "SET NOCOUNT, XACT_ABORT OFF"),
+    ],
+)
+def test_the_settings_that_a_statement_left_end_with_its_transaction(queue: QueueTable, left: str) -> None:
+    """A message is received and sent as before: not cut, under the lock timeout, without error 1934."""
+    session, read = queue.session, Query("test", "read it", "SELECT @@LOCK_TIMEOUT, @@OPTIONS")
+    queue.send([Message(body=b"a" * 5000)])
+    before = session.run(read)
+    with session.transaction():
+        session.enlisted_connection().execute(left)
+    with session.transaction():
+        (received,) = queue.receive()
+        queue.send([Message(body=received.body)])
+        assert [tuple(row) for row in session.run(read)] == [tuple(row) for row in before]
+    assert waiting(queue) == [b"a" * 5000]
+
+
 @pytest.mark.parametrize("left", ["BEGIN TRANSACTION", "SET IMPLICIT_TRANSACTIONS ON; BEGIN TRANSACTION"])
 def test_a_transaction_that_a_statement_left_open_is_not_taken_for_committed(
     queue: QueueTable, connect: Connect, left: str

@@ -1,14 +1,15 @@
 -- settings: prepare the connection
--- The filtered index on Expires needs these options on every writer, and a pooled connection may have lost them; the
--- isolation level is set because READPAST depends on it (docs/transport/queue-tables.md, "Purging";
--- docs/transport/transactions.md, "Isolation and READPAST").
+-- The filtered index on Expires needs these options on every writer; the isolation level is set because READPAST depends
+-- on it (docs/transport/queue-tables.md, "Purging"; docs/transport/transactions.md, "Isolation and READPAST"). They go
+-- before each transaction: an open connection runs many, and a caller's own statement may have changed them.
 SET NOCOUNT, XACT_ABORT, QUOTED_IDENTIFIER, ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
 SET NUMERIC_ROUNDABORT, IMPLICIT_TRANSACTIONS OFF;
+SET ROWCOUNT 0;
+SET TEXTSIZE -1;
+SET LOCK_TIMEOUT {milliseconds};
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128));
 
 -- product: read the server's edition and version
--- For a server that refuses the settings: a warehouse does not know all of them.
 SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128));
 
 -- moment: return a parameter
@@ -17,8 +18,9 @@ SELECT CAST(? AS datetime2(6));
 -- in_transaction: check the transaction
 IF @@TRANCOUNT = 0 THROW 50002, N'The transaction is gone.', 1;
 
--- all_rows: lift a limit of rows
+-- unlimited: lift limits of rows and of the bytes of a value
 SET ROWCOUNT 0;
+SET TEXTSIZE -1;
 
 -- lock_timeout: set the lock timeout
 SET LOCK_TIMEOUT {milliseconds};
@@ -30,12 +32,6 @@ SET DEADLOCK_PRIORITY LOW;
 SET DEADLOCK_PRIORITY NORMAL;
 
 -- begin: begin a transaction
--- A caller's own statement may have changed these settings of a transaction, and an open connection runs many
--- transactions.
-SET XACT_ABORT ON;
-SET IMPLICIT_TRANSACTIONS OFF;
-SET ROWCOUNT 0;
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 BEGIN TRANSACTION;
 
 -- commit: commit the transaction
