@@ -3,8 +3,8 @@ r"""Untrusted text from rows, made safe for logs, errors, events, terminals, pag
 The sender of a message chooses its headers: halves of surrogate pairs, NUL, control characters, texts of any length.
 Such a text may get only through this module into a log or an error (:func:`quoted`), an event or XCom
 (:func:`event_value`), a terminal (:func:`printable`), a page (:func:`label`), a metric (:func:`metric_labels`) and
-another row (:func:`row_text`, for a single header :func:`header_value`). ASCII JSON, which ``json.dumps`` writes by
-default, is safe.
+another row (:func:`row_text`, :func:`cut`, for a single header :func:`header_value`). ASCII JSON, which
+``json.dumps`` writes by default, is safe.
 """
 
 from __future__ import annotations
@@ -101,6 +101,16 @@ def row_text(text: str) -> str:
     JSON stays the same JSON, because only strings contain such characters. Text that is not JSON does not become JSON.
     """
     return text if is_text(text) else _HALVES.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def units(text: str) -> int:
+    """Return the length of a text as SQL Server counts it, in units of UTF-16: an emoji is two."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def cut(text: str, most: int) -> str:
+    """Return :func:`row_text` for a column ``nvarchar(most)``, cut after as many :func:`units`, not within a pair."""
+    return row_text(text).encode("utf-16-le")[: 2 * most].decode("utf-16-le", "ignore")
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -25,6 +25,7 @@ from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import LEDGER_SCHEMA
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier
+from airflow_sqlqueue.untrusted import cut
 
 _NOT_OPEN = 50001
 _COUNT_CHANGED = 266
@@ -124,7 +125,7 @@ class Ledger(OwnTable):
         # No None: see ledger.commit_part.
         values = (
             stored_name(queue),
-            request.origin[:1000],
+            cut(request.origin, 1000),
             "" if request.owner is None else str(request.owner),
             stage,
             "" if up_to is None else str(up_to),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_sqlqueue.errors import AddressError
-from airflow_sqlqueue.untrusted import is_text, quoted
+from airflow_sqlqueue.untrusted import is_text, quoted, units
 
 MAX_IDENTIFIER_LENGTH = 128
 """SQL Server's limit for an identifier, in UTF-16 units."""
@@ -60,7 +60,7 @@ def check_identifier(identifier: str) -> None:
 
 def has_valid_length(identifier: str) -> bool:
     """Return whether a text is short enough for a name on the server; half a surrogate pair counts as a character."""
-    return len(identifier.encode("utf-16-le", "surrogatepass")) // 2 <= MAX_IDENTIFIER_LENGTH
+    return units(identifier) <= MAX_IDENTIFIER_LENGTH
 
 
 def unquote(text: str) -> str:

@@ -25,6 +25,7 @@ from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
 from airflow_sqlqueue.queue.window import padded_chunks, placeholders
 from airflow_sqlqueue.server.settings import LEDGER_SCHEMA
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, seek
+from airflow_sqlqueue.untrusted import units
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ _NAMESPACE = uuid.UUID("8a0f6f5e-7a0b-5d57-8c43-6d2f3f1c9b62")
 
 def check_copy_name(name: str) -> str:
     """Return the name of a copy. Raises :class:`ConfigurationError` for one that is empty or too long."""
-    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME:
+    if not isinstance(name, str) or not name.strip() or units(name) > LONGEST_NAME:
         raise ConfigurationError(
             f"The name of a copy has 1 to {LONGEST_NAME} characters: give incremental another one."
         )

@@ -15,7 +15,7 @@ from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.send_ledger import seconds_before
 from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
-from airflow_sqlqueue.untrusted import row_text
+from airflow_sqlqueue.untrusted import cut
 
 _NAMESPACE = uuid.UUID("8f6f7a0e-53c1-5d0b-9a55-0f1b6f0f9d3a")
 
@@ -33,8 +33,7 @@ class Inbox(OwnTable):
         timeout.
         """
         key, statement = _key(queue, message_id), self.query("inbox.enter")
-        shown_id = row_text(message_id)[:200]
-        values = (str(key), lock_name("inbox", self.schema, key), stored_name(queue.canonical), shown_id)
+        values = (str(key), lock_name("inbox", self.schema, key), stored_name(queue.canonical), cut(message_id, 200))
         ((answer, entered),) = self.session.run(statement, *values)
         self.session.check_lock(statement, answer)
         return bool(entered)

@@ -17,6 +17,7 @@ from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.queue_table import QueueTable
 from airflow_sqlqueue.queue.table_access import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
+from airflow_sqlqueue.untrusted import cut
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class SendLedger(OwnTable):
         name = stored_name(address.canonical)
         with self.session.transaction():
             self.session.take_lock(self.query("send_ledger.lock"), lock_name("send", self.schema, send_id))
-            values = (str(send_id), name, origin[:1000], str(message_id or ""), str(send_id))
+            values = (str(send_id), name, cut(origin, 1000), str(message_id or ""), str(send_id))
             entered = self.session.value(self.query("send_ledger.enter"), *values)
             if not entered:
                 return self._repeated(send_id, name)

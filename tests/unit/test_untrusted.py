@@ -115,6 +115,16 @@ def test_a_header_for_another_message_has_a_value_as_it_is_or_none(text: str) ->
     assert untrusted.header_value(None) is None
 
 
+@given(TEXTS, st.integers(0, 9))
+@example("abc\U0001f600", 4)
+@example("half \ud83d", 9)
+def test_a_cut_text_fits_into_its_column_and_is_text(text: str, most: int) -> None:
+    value = untrusted.cut(text, most)
+    assert untrusted.row_text(text).startswith(value)
+    assert is_text(value)
+    assert most - 1 <= untrusted.units(value) <= most or value == untrusted.row_text(text)
+
+
 @pytest.mark.parametrize(
     ("shorten", "most", "end"),
     [

@@ -34,7 +34,7 @@ from airflow_sqlqueue.server.sql.columns import (
     forwarding,
     readable_headers,
 )
-from airflow_sqlqueue.untrusted import is_text, row_text
+from airflow_sqlqueue.untrusted import cut, is_text, units
 
 MAX_REASON = 500
 """Most characters of the text that says why messages are archived."""
@@ -58,7 +58,7 @@ class Archive(OwnTable):
 
         The rows stay as they are, with all columns. Call it in a transaction of the queue's session.
         """
-        origin = (stored_name(queue.address.canonical), row_text(by)[:MAX_BY], reason)
+        origin = (stored_name(queue.address.canonical), cut(by, MAX_BY), reason)
 
         def run(layout: Layout, chunk: Sequence[int]) -> int:
             fragments = queue.staged(layout) | {"row_versions": placeholders(chunk)}
@@ -158,7 +158,7 @@ class ArchivedMessages:
 
 def check_reason(reason: str) -> str:
     """Return the reason of an archiving person or task. Raises :class:`ConfigurationError` if no row can hold it."""
-    if len(reason) > MAX_REASON or not is_text(reason) or "\0" in reason:
+    if units(reason) > MAX_REASON or not is_text(reason) or "\0" in reason:
         raise ConfigurationError(f"The reason must be text of at most {MAX_REASON} characters: shorten it.")
     return reason
 

@@ -24,7 +24,7 @@ from airflow_sqlqueue.queue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.queue.tables.reading import read_layout
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, query
-from airflow_sqlqueue.untrusted import quoted
+from airflow_sqlqueue.untrusted import quoted, units
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class SubscriptionTable:
         for what, value in values.items():
             if not value.strip():
                 raise ConfigurationError(f"The {what} of a subscription is blank: give one.")
-            if len(value.encode("utf-16-le", "surrogatepass")) // 2 > MAX_LENGTH:
+            if units(value) > MAX_LENGTH:
                 raise ConfigurationError(
                     f"The {what} {value[:40]!r}... is longer than the {MAX_LENGTH} characters that the subscription "
                     "table holds: shorten it."

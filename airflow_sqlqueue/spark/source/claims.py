@@ -34,6 +34,7 @@ from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from airflow_sqlqueue.spark.source.staged import BatchShare, share_out
+from airflow_sqlqueue.untrusted import units
 
 T = TypeVar("T")
 
@@ -77,7 +78,7 @@ class StreamOptions:
     @classmethod
     def of(cls, options: SourceOptions) -> StreamOptions:
         stream = options.required("stream", "name the stream, one for each query and its checkpoint")
-        if len(stream) > 200:
+        if units(stream) > 200:
             raise ConfigurationError("The name of a stream has at most 200 characters: shorten it.")
         return cls(
             queue=options.required("queue", "give the queue's address"),

@@ -108,8 +108,10 @@ def test_messages_without_an_id_are_compared_by_their_rows(orders: Queue, consum
     assert (done.handled, done.duplicates) == (4, 0)
 
 
-def test_long_ids_are_compared_in_full(orders: Queue, consume: Consume) -> None:
-    one, two = ("x" * 5_000 + end for end in "12")
+@pytest.mark.parametrize("long", ["x" * 5_000, "\U0001f600" * 120])
+def test_long_ids_are_compared_in_full(orders: Queue, consume: Consume, long: str) -> None:
+    """The inbox keeps the beginning of an id, in units of UTF-16, of which an emoji takes two."""
+    one, two = (long + end for end in "12")
     orders.send([*with_id(one, b"0"), *with_id(two, b"1"), *with_id(one, b"2")])
     done = consume(Seen(), inbox=True)
     assert (done.handled, done.duplicates) == (2, 1)

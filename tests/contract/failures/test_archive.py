@@ -197,7 +197,7 @@ def test_queues_share_a_table_and_nothing_else(client: QueueClient) -> None:
     assert client.errors.archived.delete(**ALL, confirm=True).messages == 1
 
 
-@pytest.mark.parametrize("reason", ["x" * (MAX_REASON + 1), "half \ud800", "nul \0"])
+@pytest.mark.parametrize("reason", ["x" * (MAX_REASON + 1), "\U0001f600" * MAX_REASON, "half \ud800", "nul \0"])
 def test_a_reason_that_no_row_can_hold_is_refused(client: QueueClient, reason: str) -> None:
     with pytest.raises(ConfigurationError, match="500 characters"):
         client.errors.archive(**ALL, reason=reason)
