@@ -252,7 +252,9 @@ def delayed_move(types: Collection[str], count: int) -> dict[str, Fragment]:
     filled = {
         "Id": "NEWID()",
         "Expires": "NULL",
-        "Headers": "COALESCE(NULLIF(m.[Headers], N''), d.[Headers])",
+        # The table's column may have another collation than the table variable, which has the database's: in a list of
+        # columns that would be error 451 ("Collation precedence").
+        "Headers": "COALESCE(NULLIF(m.[Headers], N'') COLLATE Latin1_General_BIN2, d.[Headers])",
         "Body": "d.[Body]",
         **_filled_by_sender(types, COLUMN_HEADERS),
     }

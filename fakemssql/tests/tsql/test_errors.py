@@ -12,6 +12,9 @@ from fakemssql.tsql.engine import Engines
 from fakemssql.tsql.pg import Pg
 from support.engine_client import Client
 
+_TEXTS = """DECLARE @t TABLE (greek nvarchar(9) COLLATE Greek_CI_AS, exact nvarchar(9) COLLATE Latin1_General_CS_AS,
+    plain nvarchar(9))"""
+
 
 @pytest.mark.parametrize(
     ("text", "number"),
@@ -46,6 +49,13 @@ from support.engine_client import Client
         ("SELECT name, COUNT(*) FROM sys.objects", 8120),
         ("SELECT x.name FROM sys.objects AS o", 4104),
         ("SELECT name FROM sys.objects a, sys.columns b", 209),
+        ("SELECT 1 WHERE N'a' COLLATE Greek_CI_AS = N'a' COLLATE Latin1_General_CI_AS", 468),
+        (f"{_TEXTS}; SELECT 1 FROM @t WHERE greek = plain", 468),
+        (f"{_TEXTS}; SELECT 1 FROM @t WHERE greek LIKE exact", 468),
+        (f"{_TEXTS}; SELECT 1 FROM @t WHERE SUBSTRING(greek, 1, 1) IN (SELECT plain FROM @t)", 468),
+        (f"{_TEXTS}; SELECT greek + plain FROM @t", 468),
+        (f"{_TEXTS}; SELECT COALESCE(greek, plain) FROM @t", 451),
+        (f"{_TEXTS}; INSERT @t (plain) SELECT CASE WHEN 1 = 1 THEN greek ELSE plain END FROM @t", 451),
         ("COMMIT", 3902),
         ("ROLLBACK", 3903),
         ("SAVE TRAN x", 628),
@@ -87,6 +97,20 @@ from support.engine_client import Client
 )
 def test_errors(client: Any, text: str, number: int) -> None:
     assert client.error(text).number == number
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        *("greek = plain COLLATE Latin1_General_CI_AS", "greek = plain COLLATE database_default", "greek = N'A'"),
+        *("exact = N'A' COLLATE Latin1_General_CI_AS", "exact <> N'A'", "ISNULL(exact, N'A') <> N'A'"),
+        "COALESCE(exact, greek) COLLATE Greek_CI_AS = plain",
+    ],
+)
+def test_an_explicit_collation_decides(client: Any, condition: str) -> None:
+    """Before that of a column, which decides before that of a literal. An assignment takes a text without collation."""
+    rows = f"{_TEXTS}; INSERT @t VALUES (N'a', N'a', N'x'); UPDATE @t SET plain = COALESCE(exact, greek)"
+    assert client.value(f"{rows}; SELECT COUNT(*) FROM @t WHERE {condition}") == 1
 
 
 def test_try_catch(client: Any) -> None:

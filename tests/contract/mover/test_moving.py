@@ -67,11 +67,13 @@ def test_messages_are_moved_from_the_first_moment_of_the_columns_type_on(endpoin
         "ALTER TABLE {queue} ADD [Note] int NOT NULL DEFAULT 1",
         "ALTER TABLE {queue} ADD CONSTRAINT {check} CHECK ([Recoverable] = 1)",
         "ALTER TABLE {queue} ADD PRIMARY KEY ([RowVersion])",
+        "ALTER TABLE {delayed} ALTER COLUMN [Headers] nvarchar(max) COLLATE Latin1_General_CS_AS NOT NULL",
     ],
 )
 def test_a_queue_whose_columns_were_altered_is_moved_to(endpoint: Endpoint, alteration: str) -> None:
     queue = endpoint.queue.address
-    run_sql(endpoint.session, alteration.format(queue=queue.qualified_name, check=f"[check.{queue.table}]"))
+    tables = {"queue": queue.qualified_name, "delayed": endpoint.delayed.address.qualified_name}
+    run_sql(endpoint.session, alteration.format(**tables, check=f"[check.{queue.table}]"))
     endpoint.delayed.store((Message(body=b"%d" % n) for n in range(9)), delay=NOW)
     assert endpoint.move(chunk=4).moved == 9
     assert endpoint.bodies() == [b"%d" % n for n in range(9)]

@@ -274,9 +274,15 @@ class Catalog:
                 bool(identity),
                 computed,
                 is_binary_collation(collation),
-                *rest,
+                number,
+                default,
+                seed,
+                increment,
+                collation or "",
             )
-            for name, pg, kind, nullable, identity, computed, collation, *rest in data["columns"] or []
+            for name, pg, kind, nullable, identity, computed, collation, number, default, seed, increment in (
+                data["columns"] or []
+            )
         ]
         indexes = [IndexInfo(i[0] or "", i[1], i[2], i[3] or "", bool(i[4]), i[5] or "") for i in data["indexes"] or []]
         pg = f"{quoted(data['schema_pg'])}.{quoted(data['pg'] or '')}"

@@ -25,6 +25,7 @@ class ColumnInfo:
     default: bool = False
     seed: int = 1
     increment: int = 1
+    collation: str = ""  # of a text; empty in system views, whose texts conflict with none
 
     @property
     def folded(self) -> str:
@@ -83,6 +84,9 @@ class TableFunction:
     pg: str
     arguments: list[SqlType]
     columns: list[ColumnInfo]
+
+
+DEFAULT_COLLATION = "SQL_Latin1_General_CP1_CI_AS"
 
 
 def is_binary_collation(collation: str | None) -> bool:

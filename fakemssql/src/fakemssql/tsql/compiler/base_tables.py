@@ -146,6 +146,7 @@ def table_scope(c: Compilation, table: TableInfo, alias: str, pg_alias: str, exp
                     column.binary,
                     name=column.name,
                     origin=origin,
+                    collation=column.collation,
                 )
             )
     for position, column in enumerate(table.columns):

@@ -60,6 +60,7 @@ def convert(value: Typed, target: SqlType, mode: str = "implicit", style: str = 
     source = value.type
     pg = storage(target)
     result = Typed("", target, value.nullable, binary=value.binary, constant=value.constant)
+    result.collation, result.explicit = value.collation, value.explicit
     if source is None:
         result.sql = f"NULL::{pg}"
         return result

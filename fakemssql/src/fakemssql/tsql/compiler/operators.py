@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.collations import resolved
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes import sqltypes
@@ -91,9 +92,8 @@ def _concatenate(left: Typed, right: Typed, a: SqlType, b: SqlType) -> Typed:
     return Typed(
         f"({side(left, a)} || {side(right, b)})",
         SqlType(name, length=length),
-        binary=left.binary or right.binary,
         constant=constant,
-    )
+    ).with_(**resolved([left, right], "add"))
 
 
 def _moment_arithmetic(op: str, left: Typed, right: Typed, a: SqlType, b: SqlType) -> Typed:
@@ -153,7 +153,7 @@ def comparable(left: Typed, right: Typed) -> tuple[str, str, SqlType]:
         if side.name in ("text", "ntext", "image", "xml"):
             raise SqlError(402, f"The data types {a.name} and {b.name} are incompatible in the equal to operator.")
     if is_text(kind) and is_text(a) and is_text(b):
-        binary = left.binary or right.binary
+        binary = resolved([left, right], "equal to")["binary"]
         return folded_text(left, binary), folded_text(right, binary), kind
     if is_number(kind) and is_number(a) and is_number(b):
         # PostgreSQL compares numbers of different types without a conversion, so that it can use an index.

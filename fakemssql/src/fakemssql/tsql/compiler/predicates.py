@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.collations import resolved
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import comparable, compare
@@ -80,7 +81,7 @@ def is_in(c: Compilation, node: nodes.In, names: Names) -> str:
 
 def is_like(c: Compilation, node: nodes.Like, names: Names) -> str:
     value, pattern = c.scalar(node.value, names), c.scalar(node.pattern, names)
-    binary = value.binary or pattern.binary
+    binary = resolved([value, pattern], "like")["binary"]
     texts = [
         v.sql if v.type is not None and is_text(v.type) else convert(v, sqltypes.NMAX).sql for v in (value, pattern)
     ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.base_tables import hinted
+from fakemssql.tsql.compiler.collations import check_shown
 from fakemssql.tsql.compiler.compilation import Compilation, Compiled
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import common_type, order_key
@@ -59,6 +60,7 @@ def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
         value = c.scalar(node, names)
         shown = value.name if isinstance(node, nodes.Column) else ""
         items.append(value.with_(name=shown if item.alias is None else item.alias))
+    check_shown(items)
     return items
 
 

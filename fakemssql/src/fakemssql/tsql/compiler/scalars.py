@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.text import from_cp1252, to_cp1252
-from fakemssql.tsql.catalog.tables import is_binary_collation
+from fakemssql.tsql.catalog.tables import DEFAULT_COLLATION, is_binary_collation
+from fakemssql.tsql.compiler.collations import mixed
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import attempt, convert
 from fakemssql.tsql.compiler.environment import SYSTEM_VARIABLES
@@ -147,7 +148,8 @@ def collated(c: Compilation, node: nodes.Collate, names: Names) -> Typed:
     name = node.collation.upper()
     if name not in ("DATABASE_DEFAULT", "CATALOG_DEFAULT") and not any(part in name for part in ("_CI", "_CS", "_BIN")):
         raise SqlError(448, f"Invalid collation '{node.collation}'.")
-    return value.with_(binary=is_binary_collation(name))
+    collation = DEFAULT_COLLATION if name.endswith("_DEFAULT") else node.collation
+    return value.with_(binary=is_binary_collation(name), collation=collation, explicit=True)
 
 
 def unary(c: Compilation, node: nodes.Unary, names: Names) -> Typed:
@@ -194,9 +196,8 @@ def case(c: Compilation, node: nodes.Case, names: Names) -> Typed:
         else:
             condition = compare("=", c.scalar(node.operand, names), c.scalar(when, names))
         parts.append(f"WHEN {condition} THEN {convert(value, kind).sql}")
-    binary = any(value.binary for value in [*branches, otherwise])
     sql = f"(CASE {' '.join(parts)} ELSE {convert(otherwise, kind).sql} END)"
-    return Typed(sql, kind, binary=binary)
+    return Typed(sql, kind).with_(**mixed([*branches, otherwise]))
 
 
 def subquery(c: Compilation, node: nodes.Subquery, names: Names) -> Typed:

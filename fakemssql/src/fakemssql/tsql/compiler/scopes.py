@@ -25,6 +25,8 @@ class Typed:
     constant: Any = None
     name: str = ""
     origin: str = ""  # the quoted PostgreSQL column of the base table, if this is one
+    collation: str = ""  # of a text; empty: coercible-default, which gives way to every other
+    explicit: bool = False  # the collation is that of a COLLATE in the expression
 
     def with_(self, **changes: Any) -> Typed:
         return replace(self, **changes)

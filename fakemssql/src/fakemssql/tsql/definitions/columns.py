@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo, is_binary_collation
+from fakemssql.tsql.catalog.tables import DEFAULT_COLLATION, ColumnInfo, TableInfo, is_binary_collation
 from fakemssql.tsql.compiler.base_tables import table_scope
 from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.compiler.convert import convert
@@ -127,6 +127,7 @@ def column_info(definer: Definer, column: ColumnDefinition, number: int, columns
         number,
         column.default is not None,
         *(column.identity or (1, 1)),
+        collation_of(column.type, column) or "",
     )
 
 
@@ -241,7 +242,7 @@ def collation_of(kind: SqlType, definition: ColumnDefinition) -> str | None:
         return None
     name = definition.collation
     if not name or name.lower() == "database_default":
-        return "SQL_Latin1_General_CP1_CI_AS"
+        return DEFAULT_COLLATION
     upper = name.upper()
     if not any(part in upper for part in ("_CI", "_CS", "_BIN")):
         raise SqlError(448, f"Invalid collation '{name}'.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.collations import label, mixed
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import define, special
@@ -23,8 +24,8 @@ def _iif(c: Compilation, node: nodes.Function, names: Names) -> Typed:
 def _isnull(c: Compilation, a: list[Typed]) -> Typed:
     kind = a[0].type or a[1].type or INT
     other = convert(a[1], kind, "cast" if is_text(kind) or family(kind) == "binary" else "implicit")
-    return Typed(
-        f"COALESCE({convert(a[0], kind).sql}, {other.sql})", kind, a[1].nullable and a[0].nullable, binary=a[0].binary
+    return Typed(f"COALESCE({convert(a[0], kind).sql}, {other.sql})", kind, a[1].nullable and a[0].nullable).with_(
+        **label(a[0])
     )
 
 
@@ -39,15 +40,16 @@ def _coalesce(c: Compilation, a: list[Typed]) -> Typed:
         f"COALESCE({', '.join(convert(value, kind).sql for value in a)})",
         kind,
         all(value.nullable for value in a),
-        binary=any(value.binary for value in a),
-    )
+    ).with_(**mixed(a))
 
 
 @define("NULLIF", 2)
 def _nullif(c: Compilation, a: list[Typed]) -> Typed:
     if a[0].type is None:
         raise SqlError(4151, "The type of the first argument to NULLIF cannot be the NULL constant.")
-    return Typed(f"(CASE WHEN {compare('=', a[0], a[1])} THEN NULL ELSE {a[0].sql} END)", a[0].type, binary=a[0].binary)
+    return Typed(f"(CASE WHEN {compare('=', a[0], a[1])} THEN NULL ELSE {a[0].sql} END)", a[0].type).with_(
+        **label(a[0])
+    )
 
 
 _SIZES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.compiler.collations import label
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.operators import as_integer, as_text
@@ -18,7 +19,7 @@ def _same(c: Compilation, value: Typed, template: str, length: int | None = None
     size = text_length(text.type) if length is None else length
     make = nvarchar if family(text.type) == "ntext" else varchar
     kind = make(size) if size != MAX else (NMAX if family(text.type) == "ntext" else VMAX)
-    return Typed(template.format(text.sql), kind, binary=text.binary)
+    return Typed(template.format(text.sql), kind).with_(**label(text))
 
 
 def _one(name: str, template: str) -> None:
