@@ -77,6 +77,38 @@ def test_output_into(client: Any, table: str) -> None:
     assert client.rows(f"UPDATE {table} SET b += 1 OUTPUT deleted.b, inserted.b") == [(3, 4)]
 
 
+def test_what_an_output_clause_does_not_take(client: Any, table: str) -> None:
+    """Subqueries; as its target, a table with a check or a foreign key, its own or one that refers to it."""
+    client.ok(f"CREATE TABLE {table} (a int PRIMARY KEY); CREATE TABLE c_{table} (a int CHECK (a > 0))")
+    client.ok(f"CREATE TABLE f_{table} (a int REFERENCES {table} (a)); CREATE TABLE q_{table} (a int)")
+    delete = f"DELETE FROM q_{table} OUTPUT deleted.a"
+    assert client.error(f"DELETE FROM {table} OUTPUT (SELECT 1)").number == 10706
+    assert client.error(f"{delete} INTO c_{table}").number == 333
+    assert [client.error(f"{delete} INTO {name}").number for name in (table, f"f_{table}")] == [332, 332]
+    client.ok(f"DROP TABLE f_{table}; INSERT q_{table} VALUES (1); {delete} INTO {table}")
+    assert client.rows(f"SELECT a FROM {table}") == [(1,)]
+
+
+def test_the_most_rows_of_values(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int)")
+    rows = ", ".join(["(1)"] * 1001)
+    assert client.error(f"INSERT {table} VALUES {rows}").number == 10738
+    client.ok(f"INSERT {table} SELECT v.a FROM (VALUES {rows}) AS v (a); INSERT {table} VALUES {rows[5:]}")
+    assert client.value(f"SELECT COUNT(*) FROM {table}") == 2001
+
+
+def test_a_filtered_index_needs_an_option_of_every_writer(client: Any, table: str) -> None:
+    """Not of a procedure, which keeps that of its CREATE."""
+    client.ok(f"CREATE TABLE {table} (a int NULL); CREATE INDEX i ON {table} (a) WHERE a IS NOT NULL")
+    client.ok(f"CREATE PROCEDURE p_{table} AS INSERT {table} VALUES (1)")
+    client.ok("SET QUOTED_IDENTIFIER OFF")
+    for text in (f"INSERT {table} VALUES (2)", f"DELETE TOP (1) FROM {table}", f"UPDATE {table} SET a = 3"):
+        assert client.error(text).number == 1934
+    client.ok(f"EXEC p_{table}; SELECT * FROM {table}")
+    client.ok(f"DROP INDEX i ON {table}; INSERT {table} VALUES (2)")
+    assert client.value(f"SELECT COUNT(*) FROM {table}") == 2
+
+
 def test_update_from_a_join(client: Any, table: str) -> None:
     client.ok(f"CREATE TABLE {table} (a int, b int); INSERT {table} VALUES (1, 0), (2, 0)")
     client.ok(f"UPDATE t SET b = s.v FROM {table} AS t JOIN (VALUES (1, 5), (3, 6)) AS s(k, v) ON s.k = t.a")

@@ -21,6 +21,11 @@ SELECT json_build_object('id', o.object_id, 'name', o.name, 'type', o.type, 'pg'
   'schema', s.name, 'schema_pg', s.pg_name, 'owner', s.principal_id, 'database', d.name, 'extra', o.extra,
   'triggers', (SELECT json_agg(DISTINCT e) FROM mssql.objects t, jsonb_array_elements_text(t.extra->'declared') e
     WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0),
+  'foreign_key', COALESCE(
+    (SELECT min(k.name) FROM mssql.objects k WHERE k.parent_object_id = o.object_id AND k.type = 'F'),
+    (SELECT min(k.name) FROM mssql.objects k WHERE k.extra->>'target' = o.object_id::text AND k.type = 'F')),
+  'check', (SELECT min(k.name) FROM mssql.objects k WHERE k.parent_object_id = o.object_id AND k.type = 'C'),
+  'filtered', EXISTS (SELECT FROM mssql.indexes i WHERE i.object_id = o.object_id AND i.filter IS NOT NULL),
   'columns', (SELECT json_agg(json_build_array(c.name, c.pg_name,
       json_build_array(c.type_name, c.length, c.num_precision, c.num_scale), c.nullable, c.identity, c.computed,
       c.collation_name, c.column_id, c.default_object_id <> 0, COALESCE(c.seed, 1), COALESCE(c.increment, 1))
@@ -299,6 +304,9 @@ class Catalog:
             indexes,
             extra=data["extra"],
             owner=data["owner"],
+            foreign_key=data["foreign_key"] or "",
+            check=data["check"] or "",
+            filtered=data["filtered"],
         )
 
     def _system(self, schema: str, table: str, catalog: str) -> TableInfo | None:

@@ -60,6 +60,9 @@ class TableInfo:
     database_filter: bool = False
     extra: dict[str, Any] = field(default_factory=dict)
     owner: int = 1  # the principal that owns its schema; 1 is dbo
+    foreign_key: str = ""  # a foreign key of it or to it
+    check: str = ""  # a check constraint
+    filtered: bool = False  # it has a filtered index
 
     def column(self, name: str) -> ColumnInfo | None:
         folded = fold(name)

@@ -58,6 +58,7 @@ class Environment:
         default_factory=dict
     )  # values of SERVERPROPERTY that tests have set
     page_locks: bool = False  # see fakemssql.switches.Switches
+    quoted_identifier: bool = True  # ON, or in a module, which keeps the option of its CREATE
 
     def require(self, table: TableInfo, permission: str) -> None:
         """Require a permission on an object. Error 229 if the user does not have it."""

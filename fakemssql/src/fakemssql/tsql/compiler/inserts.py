@@ -31,6 +31,9 @@ from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.lexer import syntax_error
 
+_ROWS = 1000
+"""The most rows of an INSERT's VALUES; in a derived table their number has no limit."""
+
 
 def insert(c: Compilation, node: nodes.Insert) -> Plan:
     c.statement = "insert"
@@ -104,6 +107,12 @@ def _value_rows(
     explicit: bool,
 ) -> str:
     names = Names([], parent)
+    if len(values.rows) > _ROWS:
+        raise syntax_error(
+            10738,
+            "The number of row value expressions in the INSERT statement exceeds the maximum allowed number of 1000 row"
+            " values.",
+        )
     if len({len(row) for row in values.rows}) > 1:
         raise syntax_error(10709, "The number of columns for each row in a table value constructor must be the same.")
     if not explicit and len(values.rows[0]) != len(columns):

@@ -12,8 +12,10 @@ from fakemssql.tsql.compiler.plan import Plan, finish
 from fakemssql.tsql.compiler.scalars import starred
 from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.compiler.targets import check_count, identity_on, listed, refuse_identity, to_column
+from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def shown(outputs: list[nodes.Output]) -> bool:
@@ -83,6 +85,8 @@ def _output_items(c: Compilation, output: nodes.Output, names: Names) -> list[Ty
         if isinstance(node, nodes.Star):
             items += starred(names, node, bare=False)[0].columns
             continue
+        if any(isinstance(each, nodes.Subquery | nodes.Exists) for each in walk([node])):
+            raise syntax_error(10706, "Subqueries are not allowed in the OUTPUT clause.")
         value = c.scalar(node, names)
         items.append(
             value.with_(name=item.alias or (value.name if isinstance(node, nodes.Column) else ""), identity=False)
@@ -97,6 +101,18 @@ def _into(c: Compilation, output: nodes.Output, values: list[Typed], number: int
     if table.triggers:
         raise SqlError(
             331, f"The target table '{table.name}' of the OUTPUT INTO clause cannot have any enabled triggers."
+        )
+    if table.foreign_key:
+        raise SqlError(
+            332,
+            f"The target table '{table.name}' of the OUTPUT INTO clause cannot be on either side of a (primary key,"
+            f" foreign key) relationship. Found reference constraint '{table.foreign_key}'.",
+        )
+    if table.check:
+        raise SqlError(
+            333,
+            f"The target table '{table.name}' of the OUTPUT INTO clause cannot have any enabled check constraints or"
+            f" any enabled rules. Found check constraint or rule '{table.check}'.",
         )
     if table.type not in ("U", "TT"):
         raise SqlError(

@@ -92,9 +92,17 @@ def check_count(given: int, columns: int) -> None:
 
 
 def check_target(c: Compilation, table: TableInfo, outputs: list[nodes.Output], event: str) -> None:
-    """Raise errors 259, 334 and 40517 for a table that the statement cannot change."""
+    """Raise errors 259, 334, 1934 and 40517 for a table that the statement cannot change."""
     if table.type == "S":
         raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
+    if table.filtered and not c.env.quoted_identifier:
+        raise SqlError(
+            1934,
+            f"{c.statement.upper()} failed because the following SET options have incorrect settings:"
+            " 'QUOTED_IDENTIFIER'. Verify that SET options are correct for use with indexed views and/or indexes on"
+            " computed columns and/or filtered indexes and/or query notifications and/or XML data type methods and/or"
+            " spatial index operations.",
+        )
     if event in table.triggers and any(output.into is None for output in outputs):
         raise SqlError(
             334,

@@ -29,6 +29,7 @@ CREATE TABLE mssql.objects (
   extra jsonb NOT NULL DEFAULT '{}',
   CONSTRAINT objects_name UNIQUE (database_id, schema_id, folded));
 CREATE INDEX ON mssql.objects (parent_object_id);
+CREATE INDEX ON mssql.objects ((extra->>'target')) WHERE type = 'F';
 
 CREATE TABLE mssql.columns (
   object_id int NOT NULL REFERENCES mssql.objects ON DELETE CASCADE, column_id int NOT NULL, name text NOT NULL,

@@ -76,6 +76,7 @@ def environment(session: Session, frame: Frame) -> Environment:
         session.security,
         session.switches.properties,
         session.switches.page_locks,
+        session.options.quoted_identifier or bool(frame.procedure),
     )
 
 
