@@ -16,7 +16,10 @@ _LOST_STATES = {"08S01", "08003", "08007", "01002", "IMC01", "IMC02", "IMC03", "
 LOST = {596, 6005}
 """Errors of a session that was ended, by KILL or by a shutdown of the server; the SQLSTATE varies."""
 
-BUSY = {921, 1204, 4221, 10928, 10929, 17142, 17187, 18401, 40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920}
+BUSY = {
+    *(615, 921, 926, 1204, 4221, 10928, 10929, 17142, 17187, 18401),
+    *(40143, 40197, 40501, 40540, 40613, 49918, 49919, 49920),
+}
 """Errors of a server that starts, fails over or is overloaded (docs/transport/transactions.md, "Transient errors"); a
 later try may succeed."""
 

@@ -56,7 +56,7 @@ def driver_error(state: str, number: int | None, text: str = "text") -> Exceptio
         *(("HY000", number, ConnectionLostError) for number in (596, 6005)),
         ("42000", 601, DataMovedError),
         *(("42000", number, ServerBusyError) for number in (952, 976, 978, 983, 3906)),
-        *(("42000", number, ServerBusyError) for number in (921, 1204, 4221, 17187, 18401, 40143, 40613)),
+        *(("42000", number, ServerBusyError) for number in (615, 921, 926, 1204, 4221, 17187, 18401, 40143, 40613)),
         ("23000", 2627, RowRefusedError),
         ("HY000", None, StatementError),
     ],
