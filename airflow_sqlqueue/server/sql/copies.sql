@@ -88,13 +88,15 @@ UPDATE {table} SET [ClosingUpTo] = [High], [ClosingSince] = SYSUTCDATETIME() WHE
 
 -- no_writers: check that no transaction writes to the queue
 -- The shared lock on the table is granted only while no transaction holds the intent-exclusive lock that every INSERT
--- and DELETE takes on it (docs/transport/transactions.md, "Numbers and locks of an INSERT"). It ends with the statement:
--- one seek that finds no row, because a read of the first row would walk the remains of rows that were deleted.
-SELECT 1 FROM {queue} WITH (TABLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ?;
+-- and DELETE takes on it (docs/transport/transactions.md, "Numbers and locks of an INSERT"). It ends with the statement,
+-- which is its own transaction: one seek that finds no row, because a read of the first row would walk the remains of
+-- rows that were deleted. HOLDLOCK makes it a lock also where READ_COMMITTED_SNAPSHOT is on; READCOMMITTEDLOCK is not
+-- allowed beside TABLOCK ("Table hints (Transact-SQL)").
+SELECT 1 FROM {queue} WITH (TABLOCK, HOLDLOCK{seek}) WHERE [RowVersion] = ?;
 
 -- no_writers_by_scan: check that no transaction writes to the queue
 -- As no_writers, for a table without the index: its first row is found sooner than a number that no row has.
-SELECT TOP (1) 1 FROM {queue} WITH (TABLOCK, READCOMMITTEDLOCK);
+SELECT TOP (1) 1 FROM {queue} WITH (TABLOCK, HOLDLOCK);
 
 -- first_in_gaps: check that the gaps of the copy are empty
 -- A locking read, as queue.first_left: it stops at a row that is being received, which may come back.

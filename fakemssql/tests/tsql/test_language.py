@@ -77,7 +77,7 @@ def test_output_into(client: Any, table: str) -> None:
     assert client.rows(f"UPDATE {table} SET b += 1 OUTPUT deleted.b, inserted.b") == [(3, 4)]
 
 
-def test_what_an_output_clause_does_not_take(client: Any, table: str) -> None:
+def test_output_refuses_subqueries_and_targets_with_constraints(client: Any, table: str) -> None:
     """Subqueries; as its target, a table with a check or a foreign key, its own or one that refers to it."""
     client.ok(f"CREATE TABLE {table} (a int PRIMARY KEY); CREATE TABLE c_{table} (a int CHECK (a > 0))")
     client.ok(f"CREATE TABLE f_{table} (a int REFERENCES {table} (a)); CREATE TABLE q_{table} (a int)")

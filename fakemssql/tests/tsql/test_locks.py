@@ -155,6 +155,8 @@ def test_readpast_alone_steps_over_locked_rows(connect: Connect, locking: str, t
 
 def test_hints_that_contradict_each_other(client: Any, numbers: str) -> None:
     assert client.error(f"SELECT * FROM {numbers} WITH (NOLOCK, UPDLOCK)").number == 1047
+    for hints in ("ROWLOCK, PAGLOCK", "ROWLOCK, TABLOCK", "TABLOCK, TABLOCKX", "TABLOCK, READCOMMITTEDLOCK"):
+        assert client.error(f"SELECT * FROM {numbers} WITH ({hints})").number == 1047
     assert client.error(f"DELETE FROM {numbers} WITH (NOLOCK)").number == 1065
     assert client.error(f"SELECT * FROM {numbers} WITH (INDEX(nope))").number == 308
     assert client.error(f"SELECT * FROM {numbers} WITH (FASTER)").number == 321

@@ -91,7 +91,7 @@ def test_a_shared_table_lock_is_granted_only_while_no_transaction_writes(
 ) -> None:
     """Lock compatibility: a write holds IX on the table to the end of its transaction, and S does not go with IX."""
     client.ok(f"CREATE TABLE {table} (a bigint IDENTITY(1,1), x int INDEX i); INSERT {table} VALUES (1)")
-    other, probe = connect(), f"SELECT TOP (1) 1 FROM {table} WITH (TABLOCK, READCOMMITTEDLOCK)"
+    other, probe = connect(), f"SELECT TOP (1) 1 FROM {table} WITH (TABLOCK, HOLDLOCK)"
     other.ok("SET LOCK_TIMEOUT 0")
     assert other.rows(probe) == [(1,)]
     client.ok(f"BEGIN TRAN; {change.format(table)}")
@@ -103,7 +103,7 @@ def test_a_shared_table_lock_is_granted_only_while_no_transaction_writes(
 
 def test_a_shared_table_lock_ends_with_its_statement(client: Any, connect: Any, table: str) -> None:
     client.ok(f"CREATE TABLE {table} (a bigint IDENTITY(1,1), x int); INSERT {table} VALUES (1)")
-    client.ok(f"BEGIN TRAN; SELECT TOP (1) 1 FROM {table} WITH (TABLOCK, READCOMMITTEDLOCK)")
+    client.ok(f"BEGIN TRAN; SELECT TOP (1) 1 FROM {table} WITH (TABLOCK)")
     connect().ok(f"SET LOCK_TIMEOUT 0; INSERT {table} VALUES (2)")
     client.ok("COMMIT")
 

@@ -33,6 +33,10 @@ class Locking:
         return f"LOCK TABLE {pg} IN {self.table_mode} MODE{' NOWAIT' if self.nowait else ''}"
 
 
+_SIZES = {"PAGLOCK", "ROWLOCK", "TABLOCK", "TABLOCKX"}
+"""Hints that exclude each other. READCOMMITTEDLOCK is documented as one of them, but goes with ROWLOCK."""
+
+
 def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
     """Return the names of the hints. Raises errors for conflicting hints and for indexes that do not exist."""
     names = {hint.name for hint in hints}
@@ -60,8 +64,12 @@ def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
             " MERGE statements.",
         )
     strict = names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD", "READCOMMITTED", "READCOMMITTEDLOCK", "SNAPSHOT"}
-    if (loose and (strict or names & {"UPDLOCK", "XLOCK", "READPAST", "TABLOCKX"})) or (
-        "READCOMMITTED" in names and names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD", "READCOMMITTEDLOCK"}
+    sizes = names & _SIZES
+    if (
+        (loose and (strict or names & {"UPDLOCK", "XLOCK", "READPAST", "TABLOCKX"}))
+        or ("READCOMMITTED" in names and names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD", "READCOMMITTEDLOCK"})
+        or len(sizes) > 1
+        or ("READCOMMITTEDLOCK" in names and sizes - {"ROWLOCK"})
     ):
         raise syntax_error(1047, "Conflicting locking hints specified.")
     return names
