@@ -37,6 +37,10 @@ _STRUCTURED = {
 """Template fields whose values are mappings or lists, beside those that are called ``..._options``."""
 
 
+_NEEDED = ("data_bus", "delay", "due", "filters", "older_than", "redaction", "wait_for")
+"""Template fields whose values no task that gives them may do without."""
+
+
 def templated(*parts: type[BaseOperator] | str) -> Sequence[str]:
     """Template fields of base classes and of the class itself, each once: ``templated(RoutedTask, "to_queue")``."""
     names = [name for part in parts for name in ([part] if isinstance(part, str) else part.template_fields)]
@@ -57,7 +61,7 @@ class ServerTask(BaseOperator):
     switches: frozenset[str] = frozenset()
     """Parameters of this package that are True or False. None is templated, and a text would always be true."""
     given_conditions: frozenset[str] = frozenset()
-    """Names of the conditions on messages that the DAG gives, before templates are rendered."""
+    """Names of the conditions on messages, and of other fields, that the DAG gives, before templates are rendered."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -157,6 +161,7 @@ class ConditionTask(RoutedTask):
     @property
     def condition(self) -> QueueCondition:
         """The condition, checked. Raises :class:`ConfigurationError`."""
+        check_conditions(self)
         return QueueCondition.of(self.wait_for)
 
     def check_condition(self) -> ConditionResult:
@@ -265,10 +270,11 @@ def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
 
 
 def check_conditions(task: ServerTask) -> None:
-    """Raise :class:`ConfigurationError` for a condition that a template has rendered to nothing.
+    """Raise :class:`ConfigurationError` for a condition, or another field, that a template has rendered to nothing.
 
     A task without it would take other messages too: a deletion without an age takes those of any age that a filter
-    beside it matches. A native template, and the output of a task, may be None.
+    beside it matches. It would stage private data, or not wait. A native template, and the output of a task, may be
+    None.
     """
     older_than = vars(task).get("older_than")
     if older_than is not None and interval("older_than", older_than) is None:
@@ -277,16 +283,14 @@ def check_conditions(task: ServerTask) -> None:
         )
     if missing := sorted(task.given_conditions - _conditions_of(task)):
         raise ConfigurationError(
-            f"{missing[0]} is None, as a template or a task gives it: give a value, or leave it out to take messages "
-            "without regard to it."
+            f"{missing[0]} is None, as a template or a task gives it: give a value, or leave it out to do without it."
         )
 
 
 def _conditions_of(task: ServerTask) -> frozenset[str]:
-    """Return the names of the given conditions of a task: the age, the filter, and the conditions of the filter."""
+    """Return the names of the fields of a task that are given, and of the conditions of its filter."""
     filters = vars(task).get("filters")
-    given = {**(filters if isinstance(filters, Mapping) else {}), "filters": filters}
-    given["older_than"] = vars(task).get("older_than")
+    given = {**(filters if isinstance(filters, Mapping) else {}), **{name: vars(task).get(name) for name in _NEEDED}}
     return frozenset(name for name, value in given.items() if value is not None)
 
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.messages.envelope.times import moment_of
-from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
+from airflow_sqlqueue.operators.base import (
+    RoutedTask,
+    ServerTask,
+    check_conditions,
+    check_options,
+    note_counts,
+    task_key,
+    templated,
+)
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.options import interval
@@ -125,6 +133,7 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         self.delay = delay
         self.due = due
         self.exactly_once = exactly_once
+        check_options(self)
 
     @property
     def address(self) -> str:
@@ -137,6 +146,7 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         key = task_key(context)
         sender, written = self.sender(context, self.enclosed_message_types), self.written(context)
         with fail_without_retry():
+            check_conditions(self)
             target, when = self._target()
             table, messages = target.address, Counted(sender.messages(written))
             if not self.exactly_once:

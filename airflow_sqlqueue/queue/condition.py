@@ -83,6 +83,18 @@ class QueueCondition(Options):
         if self.max_messages is not None and len(given) > 1:
             raise ConfigurationError("max_messages waits for a queue to run empty: give it without other conditions.")
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any] | QueueCondition | None, **arguments: Any) -> QueueCondition:
+        """As :meth:`.Options.of`; also raises if all conditions are empty, as templates may render them.
+
+        One message would meet the wait then, also where the queue had to run empty.
+        """
+        condition = super().of(values, **arguments)
+        named = sorted(values.keys() - _HOW) if isinstance(values, Mapping) else []
+        if named and condition.to_dict().keys().isdisjoint(named):
+            raise ConfigurationError(f"wait_for has no value for {', '.join(named)}: give one, or leave it out.")
+        return condition
+
     def to_dict(self) -> dict[str, Any]:
         """Return the options that were given, for :meth:`of`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -271,3 +271,27 @@ def test_a_condition_that_a_native_template_renders_to_nothing_takes_nothing(
         with pytest.raises(AirflowFailException, match=f"^{name} is None, as a template or a task gives it"):
             task.execute(context())
     assert hook.depth(queue_name).messages == 1
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (SqlQueueDrainOperator, "redaction"),
+        (SqlQueueDrainOperator, "data_bus"),
+        (SqlQueueDrainOperator, "wait_for"),
+        (SqlQueueDepthSensor, "wait_for"),
+        (SqlQueueSendOperator, "delay"),
+        (SqlQueueSendOperator, "due"),
+    ],
+)
+def test_a_task_does_not_do_without_a_field_that_renders_to_nothing(
+    hook: SqlQueueHook, queue_name: str, context: Any, cls: Any, name: str, tmp_path: Path
+) -> None:
+    """A drain would stage private data, and a send would not wait."""
+    hook.send(queue_name, [Message()])
+    others = {SqlQueueDrainOperator: {"staging": str(tmp_path)}, SqlQueueSendOperator: {"messages": [{}]}}
+    task = cls(task_id="t", queue_name=queue_name, **others.get(cls, {}), **{name: "{{ x }}"})
+    setattr(task, name, None)
+    with pytest.raises(AirflowFailException, match=f"^{name} is None, as a template or a task gives it"):
+        task.execute(context())
+    assert hook.depth(queue_name).messages == 1

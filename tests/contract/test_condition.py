@@ -181,6 +181,13 @@ def test_a_condition_that_cannot_be_is_refused(options: dict[str, Any], says: st
         QueueCondition.of(options)
 
 
+@pytest.mark.parametrize("nothing", [None, "", "None"])
+def test_a_wait_for_an_empty_queue_is_not_one_for_a_message(nothing: Any) -> None:
+    """A template may render to nothing."""
+    with pytest.raises(ConfigurationError, match="wait_for has no value for max_messages"):
+        QueueCondition.of({"max_messages": nothing, "kind": "quick"})
+
+
 def test_numbers_may_be_text_and_a_condition_survives_its_dictionary() -> None:
     read = QueueCondition.of({"min_messages": "5", "oldest_seconds": "60"})
     assert read == QueueCondition(min_messages=5, oldest_seconds=60.0)
