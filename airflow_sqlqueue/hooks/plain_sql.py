@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote_plus
 
@@ -52,9 +53,23 @@ class UnloggedParameters(tuple[Any, ...]):
         return f"({len(self)} values)"
 
 
+class UnloggedMapping(dict[Any, Any]):
+    """As :class:`UnloggedParameters`, with names, which pyodbc refuses and polars takes as options."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"({len(self)} values)"
+
+
 def unlogged(parameters: Any) -> Any:
-    """Return parameters as :class:`UnloggedParameters`; None for None."""
-    return None if parameters is None else UnloggedParameters(parameters)
+    """Return parameters as :class:`UnloggedParameters`, or as :class:`UnloggedMapping`; None for None."""
+    if parameters is None:
+        return None
+    return UnloggedMapping(parameters) if isinstance(parameters, Mapping) else UnloggedParameters(parameters)
 
 
 class PlainSqlHook(DbApiHook):

@@ -135,6 +135,11 @@ def test_data_frames_and_inserts_tell_no_parameters(hook: SqlQueueHook, capfd: p
         with pandas:
             (chunk,) = hook.get_df_by_chunks("SELECT ? AS [a]", parameters=("s3cret",), chunksize=10)
         assert chunk["a"].tolist() == ["s3cret"]
+        with pandas, pytest.raises(Exception, match="HY"):
+            # Its name, which is no value, would be selected.
+            hook.get_df("SELECT ? AS [a]", parameters={"name": "s3cret"})
+        polars = {"df_type": "polars", "parameters": {"parameters": ["s3cret"]}}
+        assert hook.get_df("SELECT ? AS [a]", **polars)["a"].to_list() == ["s3cret"]
         with pytest.raises(Exception, match="208"):
             hook.insert_rows("dbo.[not there]", [("s3cret", b"s3cret")])
     told = str(collector.return_value.add_extra.call_args_list)
