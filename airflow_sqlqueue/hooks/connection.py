@@ -130,7 +130,7 @@ def read_connection(
         settings = ConnectionSettings(
             host=host,
             instance=named_instance(instance, connection.port),
-            port=connection.port or string.port,
+            port=string.port if connection.port is None else connection.port,
             database=_text({"database": database}, "database") or connection.schema or string.database,
             user=connection.login or string.user or None,
             password=connection.password or string.password or None,

@@ -198,6 +198,12 @@ def test_the_subscription_table_is_a_setting(connection: Any) -> None:
         _ = task.subscriptions.address
 
 
+def test_port_0_is_not_the_default_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ZERO", "sqlqueue://sql.example.com:0/shop")
+    with pytest.raises(ConfigurationError, match="0 is not a TCP port"):
+        _ = SqlQueueHook("zero").queue_connection
+
+
 @pytest.mark.parametrize("key", ["lock_timeout", "login_timeout"])
 @pytest.mark.parametrize("value", ["inf", "nan", -1, "-0.5", "1e400", 10**400, float("nan"), 2**31])
 def test_a_timeout_is_a_number_that_a_server_takes(connection: Any, key: str, value: Any) -> None:
