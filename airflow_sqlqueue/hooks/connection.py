@@ -26,6 +26,7 @@ from airflow_sqlqueue.errors import AddressError, ConfigurationError
 from airflow_sqlqueue.hooks.access_token import ConnectionToken
 from airflow_sqlqueue.hooks.connection_extra import extra_of
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, SUBSCRIPTION_TABLE, AddressResolver
+from airflow_sqlqueue.options import whole_number
 from airflow_sqlqueue.server import entra
 from airflow_sqlqueue.server.connection_policy import ONLY_LISTED, Allowed, check_keywords
 from airflow_sqlqueue.server.connection_string import ConnectionString
@@ -126,11 +127,13 @@ def read_connection(
         if connection.login:
             # The connection's own login wins over integrated security.
             others.pop("Trusted_Connection", None)
+        # A secrets backend such as Vault may have it as a text.
+        port = whole_number("port", connection.port)
         host, instance = split_host(connection.host) if connection.host else (string.host, string.instance)
         settings = ConnectionSettings(
             host=host,
-            instance=named_instance(instance, connection.port),
-            port=string.port if connection.port is None else connection.port,
+            instance=named_instance(instance, port),
+            port=string.port if port is None else port,
             database=_text({"database": database}, "database") or connection.schema or string.database,
             user=connection.login or string.user or None,
             password=connection.password or string.password or None,

@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from airflow.sdk import Connection
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
 from airflow_sqlqueue.hooks.access_token import ConnectionToken
+from airflow_sqlqueue.hooks.connection import read_connection
 from airflow_sqlqueue.hooks.spark_target import SparkTarget
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.operators import SqlQueueSubscribeOperator
@@ -202,6 +204,14 @@ def test_port_0_is_not_the_default_port(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("AIRFLOW_CONN_ZERO", "sqlqueue://sql.example.com:0/shop")
     with pytest.raises(ConfigurationError, match="0 is not a TCP port"):
         _ = SqlQueueHook("zero").queue_connection
+
+
+def test_a_port_may_be_a_text() -> None:
+    """A secrets backend such as Vault hands on what it has."""
+    fields = {"conn_id": "x", "conn_type": "sqlqueue", "host": "db\\SQL", "schema": "shop"}
+    assert read_connection(Connection(**fields, port="1444")).settings.server == "db:1444"
+    with pytest.raises(ConfigurationError, match="Connection 'x': port is 'high': give a whole number"):
+        read_connection(Connection(**fields, port="high"))
 
 
 @pytest.mark.parametrize("key", ["lock_timeout", "login_timeout"])
