@@ -37,7 +37,10 @@ _STRUCTURED = {
 """Template fields whose values are mappings or lists, beside those that are called ``..._options``."""
 
 
-_NEEDED = ("data_bus", "delay", "due", "filters", "older_than", "redaction", "wait_for")
+_NEEDED = (
+    *("application", "data_bus", "delay", "due", "filters", "instance", "older_than", "redaction", "spark_conn_id"),
+    "wait_for",
+)
 """Template fields whose values no task that gives them may do without."""
 
 

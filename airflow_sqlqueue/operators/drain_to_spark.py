@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from airflow_sqlqueue.operators.base import templated
+from airflow_sqlqueue.operators.base import check_options, templated
 from airflow_sqlqueue.operators.drain import DrainOperatorBase
 from airflow_sqlqueue.operators.python_job import BatchJob
 from airflow_sqlqueue.operators.spark_job import SparkJob
@@ -78,6 +78,7 @@ class SqlQueueDrainToSparkOperator(DrainOperatorBase):
         self.spark_conf = spark_conf
         self.submit_options = submit_options
         self.engine = engine
+        check_options(self)
 
     def _make_job(self, context: Context) -> SparkJob:
         job = SparkJob(

@@ -19,6 +19,7 @@ from airflow_sqlqueue.operators import (
     SqlQueueConsumeOperator,
     SqlQueueCreateOperator,
     SqlQueueDrainOperator,
+    SqlQueueDrainToSparkOperator,
     SqlQueueFailedMessagesOperator,
     SqlQueueForwardOperator,
     SqlQueuePublishOperator,
@@ -279,18 +280,21 @@ def test_a_condition_that_a_native_template_renders_to_nothing_takes_nothing(
         (SqlQueueDrainOperator, "redaction"),
         (SqlQueueDrainOperator, "data_bus"),
         (SqlQueueDrainOperator, "wait_for"),
+        (SqlQueueDrainToSparkOperator, "application"),
+        (SqlQueueDrainToSparkOperator, "spark_conn_id"),
         (SqlQueueDepthSensor, "wait_for"),
         (SqlQueueSendOperator, "delay"),
         (SqlQueueSendOperator, "due"),
+        (SqlQueueSendOperator, "instance"),
     ],
 )
 def test_a_task_does_not_do_without_a_field_that_renders_to_nothing(
     hook: SqlQueueHook, queue_name: str, context: Any, cls: Any, name: str, tmp_path: Path
 ) -> None:
-    """A drain would stage private data, and a send would not wait."""
+    """A drain would stage private data, or run no job, and a send would not wait."""
     hook.send(queue_name, [Message()])
-    others = {SqlQueueDrainOperator: {"staging": str(tmp_path)}, SqlQueueSendOperator: {"messages": [{}]}}
-    task = cls(task_id="t", queue_name=queue_name, **others.get(cls, {}), **{name: "{{ x }}"})
+    others = {SqlQueueDepthSensor: {}, SqlQueueSendOperator: {"messages": [{}]}}.get(cls, {"staging": str(tmp_path)})
+    task = cls(task_id="t", queue_name=queue_name, **others, **{name: "{{ x }}"})
     setattr(task, name, None)
     with pytest.raises(AirflowFailException, match=f"^{name} is None, as a template or a task gives it"):
         task.execute(context())
