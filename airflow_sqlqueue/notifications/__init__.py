@@ -71,8 +71,13 @@ class SqlQueueNotifier(BaseNotifier):
         check_hook_params(hook_params)
 
     def __call__(self, *args: Any) -> None:
-        """Send a notification with the templates of this call: Airflow renders them for good, into what it calls."""
-        super(SqlQueueNotifier, copy(self)).__call__(*args)
+        """Send a notification with the templates and the context of this call.
+
+        Airflow renders templates for good, into what it calls, and puts them into the context, from which the task's
+        function would get them as arguments named ``body`` or ``endpoint``.
+        """
+        own = map(copy, args) if len(args) == 1 else args
+        super(SqlQueueNotifier, copy(self)).__call__(*own)
 
     def notify(self, context: Context) -> None:
         """Send it; raises this package's errors, which Airflow logs."""

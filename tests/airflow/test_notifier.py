@@ -52,7 +52,9 @@ def test_a_notifier_renders_its_templates_for_each_call(hook: SqlQueueHook, queu
         queue_name=queue_name, message_type="Ops.{{ ti.state }}", body={"state": "{{ ti.state }}"}
     )
     for state in ("running", "success"):
-        notifier({"ti": instance(state)})
+        context = {"ti": instance(state)}
+        notifier(context)
+        assert context.keys() == {"ti"}, "the function of the task would get a body"
     messages = sorted(hook.receive(queue_name, 10), key=lambda message: message.body)
     assert [json.loads(message.body) for message in messages] == [{"state": "running"}, {"state": "success"}]
     types = [decode_headers(message.headers).values[HeaderNames.ENCLOSED_MESSAGE_TYPES] for message in messages]
