@@ -31,14 +31,13 @@ def arguments_for(
     check_op_kwargs(op_kwargs)
     if not callable(function):
         raise ConfigurationError("python_callable cannot be called: give a function of a message.")
-    given: dict[str, Any] = {**offered, **op_kwargs}
     try:
         signature = inspect.signature(function)
     except ValueError:  # of a function in C, such as print in Python 3.10, whose parameters have no names
         return dict(op_kwargs)
     parameters = list(signature.parameters.values())
-    for parameter in parameters[:1]:
-        given.pop(parameter.name, None)
+    first = {parameter.name for parameter in parameters[:1]}
+    given = {**{name: value for name, value in offered.items() if name not in first}, **op_kwargs}
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         asked = {parameter.name for parameter in parameters} | op_kwargs.keys()
         given = {name: value for name, value in given.items() if name in asked}

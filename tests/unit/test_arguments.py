@@ -32,6 +32,8 @@ def test_a_function_whose_parameters_have_no_names_gets_no_offered_values() -> N
 def test_an_argument_that_the_function_does_not_take_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"cannot be called with a message and its arguments: .*'speed'"):
         arguments_for(some_names, OFFERED, {"speed": 1})
+    with pytest.raises(ConfigurationError, match=r"cannot be called with .*'message'"):
+        arguments_for(some_names, OFFERED, {"message": 1})
 
 
 @pytest.mark.parametrize("given", ["{'rate': 1}", ["rate"], {1: 2}])
