@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import replace
 from typing import Any
@@ -198,6 +199,15 @@ def test_a_dropped_queue_is_gone(session: Session, table: ResolvedAddress) -> No
     assert not exists(session, table)
     with pytest.raises(QueueNotFoundError):
         drop_queue(session, table)
+
+
+def test_a_creation_waits_for_another_one_only_so_long(
+    connect: Connect, session: Session, table: ResolvedAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.1)
+    says = rf"{re.escape(table.canonical)}: another holds it for too long"
+    with connect() as other, module.create_lock(other, table), pytest.raises(LockTimeoutError, match=says):
+        create_queue(session, table)
 
 
 def test_drop_refuses_a_queue_with_messages(session: Session, table: ResolvedAddress) -> None:

@@ -19,14 +19,23 @@ from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.tables.create import Definition, create, create_queue, script
-from airflow_sqlqueue.queue.tables.own import OwnTable
+from airflow_sqlqueue.queue.tables.own import OwnTable, stored_name
 from airflow_sqlqueue.queue.tables.reading import read_layout
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.untrusted import units
 from tests.contract.conftest import LoginIn, run_sql
 
 assert client_tables
 OWN_TABLES = sorted(OwnTable.__subclasses__(), key=lambda table: table.name)
+
+
+def test_a_long_address_fits_into_its_column() -> None:
+    smileys = ResolvedAddress("\U0001f600" * 64, "]" * 128, "]" * 128)
+    stored = stored_name(smileys.canonical)
+    assert units(stored) == 400
+    assert smileys.canonical.startswith(stored)
+
 
 ALWAYS = {
     "Archive": "ArchiveId Queue ArchivedAt ArchivedBy Reason",

@@ -281,11 +281,8 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
     catalog = identifier(table.catalog)
     with session.transaction():
         resource = f"{table.qualified_name}_lock"[:255]
-        if session.value(query("create.lock", catalog=catalog), resource, int(LOCK_TIMEOUT * 1000)) < 0:
-            raise errors.LockTimeoutError(
-                f"Could not create {table.canonical}: another process has held its application lock for "
-                f"{LOCK_TIMEOUT:g} seconds; try again later."
-            )
+        lock = query("create.lock", catalog=catalog).naming("the table", table)
+        session.check_lock(lock, session.value(lock, resource, int(LOCK_TIMEOUT * 1000)))
         if not _has_schema(session, table):
             if not create_schema:
                 raise _no_schema(table)

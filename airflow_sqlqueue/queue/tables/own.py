@@ -13,6 +13,7 @@ from airflow_sqlqueue.queue.tables.reading import exists
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import LEDGER_SCHEMA
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.untrusted import cut
 
 _COLUMN = re.compile(r"^    \[(\w+)\] (.+?),?$", re.MULTILINE)
 """A line of a CREATE TABLE that has a column: its name, and its type with what follows."""
@@ -20,7 +21,7 @@ _COLUMN = re.compile(r"^    \[(\w+)\] (.+?),?$", re.MULTILINE)
 
 def stored_name(queue: str) -> str:
     """Return a queue's canonical address for a column ``Queue``: its first 400 characters."""
-    return queue[:400]
+    return cut(queue, 400)
 
 
 def lock_name(kind: str, schema: str, item: uuid.UUID) -> str:

@@ -1,4 +1,4 @@
--- lock: take the application lock for creating the queue
+-- lock: take the application lock for creating the table
 -- Endpoints use the same name, so that their installers and this package wait for each other. The procedure runs in the
 -- queue's own database, so that connections from other databases use the same lock.
 DECLARE @result int;
