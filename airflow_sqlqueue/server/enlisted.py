@@ -33,10 +33,20 @@ class Owner(Protocol):
 
 
 class _Enlisted:
-    """An object of pyodbc in a transaction of its owner; attributes not defined here are the object's own."""
+    """An object of pyodbc in a transaction of its owner, for the thread that got it.
+
+    Attributes not defined here are the object's own.
+    """
 
     def __init__(self, wrapped: Any, owner: Owner) -> None:
-        self._wrapped, self._owner = wrapped, owner
+        self._wrapped, self._owner, self._thread = wrapped, owner, threading.get_ident()
+
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise TransactionError(
+                "This connection is part of a transaction of another thread, as one that was kept from another "
+                "message: get the connection in each call."
+            )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._wrapped, name)
@@ -46,29 +56,19 @@ class _Enlisted:
 
     def rollback(self) -> None:
         """Doom the transaction: the owner rolls back when the block ends."""
+        self._check_thread()
         self._owner.doom()
 
 
 class EnlistedConnection(_Enlisted):
-    """A pyodbc connection in a transaction of its owner, for the thread that got it."""
-
-    def __init__(self, wrapped: Any, owner: Owner) -> None:
-        super().__init__(wrapped, owner)
-        self._thread = threading.get_ident()
-
-    def _check_thread(self) -> None:
-        if threading.get_ident() != self._thread:
-            raise TransactionError(
-                "This connection is part of a transaction of another thread, as one that was kept from another "
-                "message: get the connection in each call."
-            )
+    """A pyodbc connection in a transaction of its owner."""
 
     def __enter__(self) -> EnlistedConnection:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            self._owner.doom()
+            self.rollback()
 
     @property
     def autocommit(self) -> bool:
@@ -78,10 +78,6 @@ class EnlistedConnection(_Enlisted):
     def autocommit(self, value: bool) -> None:
         if value:
             raise TransactionError("Inside a transaction nothing is committed on its own: leave autocommit off.")
-
-    def rollback(self) -> None:
-        self._check_thread()
-        super().rollback()
 
     def cursor(self) -> EnlistedCursor:
         self._check_thread()
@@ -99,6 +95,7 @@ class EnlistedCursor(_Enlisted):
     """A pyodbc cursor whose errors doom the transaction."""
 
     def __iter__(self) -> Iterator[Any]:
+        self._check_thread()
         return iter(self._wrapped)
 
     def __enter__(self) -> EnlistedCursor:
@@ -131,6 +128,7 @@ class EnlistedCursor(_Enlisted):
         return sql if sql.lstrip().startswith("{") else self._owner.guarded(sql)
 
     def _guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        self._check_thread()
         self._owner.enlist()
         try:
             return call(*arguments)

@@ -205,10 +205,11 @@ def test_a_lent_connection_is_in_the_transaction_from_its_first_statement(queue:
 def test_a_lent_connection_is_that_of_its_thread(queue: QueueTable) -> None:
     with queue.session.transaction(), ThreadPoolExecutor(1) as pool:
         lent = queue.session.enlisted_connection()
-        for call in (lent.cursor, lent.rollback, partial(lent.execute, "SELECT 1")):
+        cursor = lent.execute("SELECT 1")
+        for call in (lent.cursor, lent.rollback, partial(lent.execute, "SELECT 1"), cursor.fetchall, cursor.__iter__):
             with pytest.raises(TransactionError, match="get the connection in each call"):
                 pool.submit(call).result(10)
-        assert lent.execute("SELECT 1").fetchall()[0][0] == 1
+        assert cursor.fetchall()[0][0] == 1
 
 
 def test_a_lent_connection_is_used_as_one_of_pyodbc(queue: QueueTable) -> None:
