@@ -75,7 +75,8 @@ def bare_loops(queue: QueueTable, threads: int) -> int:
     begin = {"limit": number(1), "after": number(FIRST)}
     receive = queue.query("queue.receive", **begin, **output(layout.types, into=layout.output_into)).text
     guard, commit = query("session.in_transaction").text, query("session.commit").text
-    texts = f"{query('session.begin').text}\n{receive}", f"{guard}\n{commit}"
+    settings = query("session.settings", milliseconds=number(0)).text
+    texts = f"{settings}\n{query('session.begin').text}\n{receive}", f"{guard}\n{commit}"
     with ThreadPoolExecutor(threads) as pool:
         return sum(pool.map(lambda _: _bare_loop(queue, *texts), range(threads)))
 
@@ -85,7 +86,6 @@ def _bare_loop(queue: QueueTable, receive: str, commit: str) -> int:
     handled = 0
     try:
         cursor = connection.cursor()
-        cursor.execute(query("session.settings").text).fetchall()
         found = True
         while found:
             rows: list[Any] = []

@@ -107,7 +107,7 @@ def test_without_rowlock_readpast_may_meet_a_page_lock(fake: FakeServer) -> None
         with pytest.raises(pyodbc.Error, match="1222"):
             inside.execute(query.format(""))
         with pytest.raises(pyodbc.Error, match="1222"):
-            before.execute(query.format(", PAGLOCK"))
+            before.execute("SELECT COUNT(*) FROM dbo.pages WITH (READPAST, PAGLOCK)")
         with pytest.raises(pyodbc.Error, match="1222"):
             inside.execute("DELETE TOP (1) FROM dbo.pages WITH (READPAST)")
         holder.execute("ROLLBACK TRANSACTION")
