@@ -138,8 +138,6 @@ def test_data_frames_and_inserts_tell_no_parameters(hook: SqlQueueHook, capfd: p
         with pandas, pytest.raises(Exception, match="HY"):
             # Its name, which is no value, would be selected.
             hook.get_df("SELECT ? AS [a]", parameters={"name": "s3cret"})
-        polars = {"df_type": "polars", "parameters": {"parameters": ["s3cret"]}}
-        assert hook.get_df("SELECT ? AS [a]", **polars)["a"].to_list() == ["s3cret"]
         with pytest.raises(Exception, match="208"):
             hook.insert_rows("dbo.[not there]", [("s3cret", b"s3cret")])
     told = str(collector.return_value.add_extra.call_args_list)
@@ -148,6 +146,12 @@ def test_data_frames_and_inserts_tell_no_parameters(hook: SqlQueueHook, capfd: p
     logged = "".join(capfd.readouterr())
     assert "INSERT" in logged
     assert "s3cret" not in told + logged
+
+
+def test_polars_gets_options_as_parameters_with_names(hook: SqlQueueHook) -> None:
+    pytest.importorskip("polars", reason="polars is not installed")
+    polars = {"df_type": "polars", "parameters": {"parameters": ["s3cret"]}}
+    assert hook.get_df("SELECT ? AS [a]", **polars)["a"].to_list() == ["s3cret"]
 
 
 def test_calls_of_the_hook_reach_airflows_collector(
