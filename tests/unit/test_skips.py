@@ -60,6 +60,7 @@ ELSEWHERE = {
     "only Linux has a full device": (1, "Linux"),
     "other systems have one loopback address alone": (3, "Linux"),
     "pyiceberg is not installed": (1, "the extra dev"),
+    "polars is not installed": (1, "the extra dev"),
     "pyodbc's fast_executemany is made for Microsoft's driver": (1, "the same test with Microsoft's driver"),
     "pyspark is not installed": (3, "the extra dev"),
     "reason": (3, "the rows of make versions whose packages have the feature, and make jars"),
