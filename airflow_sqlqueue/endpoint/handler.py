@@ -317,6 +317,7 @@ class Handler:
             errors.NoHandlerError,
             *self._options.unrecoverable,
         )
+        # A function that ended by no Exception has failed by a RuntimeError, whose cause is what the function raised.
         cause = error.__cause__
         raised = error if cause is None or isinstance(cause, Exception) else cause
         attempt.failed = self._failures.record(

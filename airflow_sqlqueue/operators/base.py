@@ -63,7 +63,7 @@ class ServerTask(BaseOperator):
     """Origin and destination of the messages, once the task has moved some."""
     switches: frozenset[str] = frozenset()
     """Parameters of this package that are True or False. None is templated, and a text would always be true."""
-    given_conditions: frozenset[str] = frozenset()
+    given_fields: frozenset[str] = frozenset()
     """Names of the conditions on messages, and of other fields, that the DAG gives, before templates are rendered."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -164,7 +164,7 @@ class ConditionTask(RoutedTask):
     @property
     def condition(self) -> QueueCondition:
         """The condition, checked. Raises :class:`ConfigurationError`."""
-        check_conditions(self)
+        check_given_fields(self)
         return QueueCondition.of(self.wait_for)
 
     def check_condition(self) -> ConditionResult:
@@ -251,7 +251,7 @@ def check_options(task: ServerTask, *kinds: type[Options | TimeFilter]) -> None:
 
     A template of a mapping has no names before a run.
     """
-    task.given_conditions = _conditions_of(task)
+    task.given_fields = _given_fields_of(task)
     for kind in kinds:
         values = vars(task)[kind.parameter]
         with _in_task(task.task_id):
@@ -272,7 +272,7 @@ def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
     return default if found is None else found
 
 
-def check_conditions(task: ServerTask) -> None:
+def check_given_fields(task: ServerTask) -> None:
     """Raise :class:`ConfigurationError` for a condition, or another field, that a template has rendered to nothing.
 
     A task without it would take other messages too: a deletion without an age takes those of any age that a filter
@@ -284,13 +284,13 @@ def check_conditions(task: ServerTask) -> None:
         raise ConfigurationError(
             f"older_than is {quoted(str(older_than))}: give a time, or leave it out to delete messages of any age."
         )
-    if missing := sorted(task.given_conditions - _conditions_of(task)):
+    if missing := sorted(task.given_fields - _given_fields_of(task)):
         raise ConfigurationError(
             f"{missing[0]} is None, as a template or a task gives it: give a value, or leave it out to do without it."
         )
 
 
-def _conditions_of(task: ServerTask) -> frozenset[str]:
+def _given_fields_of(task: ServerTask) -> frozenset[str]:
     """Return the names of the fields of a task that are given, and of the conditions of its filter."""
     filters = vars(task).get("filters")
     given = {**(filters if isinstance(filters, Mapping) else {}), **{name: vars(task).get(name) for name in _NEEDED}}
@@ -301,7 +301,7 @@ def message_filter(task: ServerTask) -> MessageFilter | None:
     """Return the filter of messages from the task's ``filters``; None for None. Raises :class:`ConfigurationError`."""
     from airflow_sqlqueue.queue.filters import MessageFilter
 
-    check_conditions(task)
+    check_given_fields(task)
     filters = vars(task)["filters"]
     return None if filters is None else MessageFilter.of(filters)
 

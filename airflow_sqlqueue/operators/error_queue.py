@@ -12,7 +12,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import (
     LimitedTask,
     RoutedTask,
-    check_conditions,
+    check_given_fields,
     check_options,
     note_counts,
     task_key,
@@ -105,7 +105,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
     def execute(self, context: Context) -> dict[str, Any]:
         action = action_named(self.action)
         with fail_without_retry():
-            check_conditions(self)
+            check_given_fields(self)
             inputs = self._inputs()
             if "by" in action.input_names:
                 inputs["by"] = " ".join(map(str, task_key(context)))

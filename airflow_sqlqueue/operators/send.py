@@ -12,7 +12,7 @@ from airflow_sqlqueue.messages.envelope.times import moment_of
 from airflow_sqlqueue.operators.base import (
     RoutedTask,
     ServerTask,
-    check_conditions,
+    check_given_fields,
     check_options,
     note_counts,
     task_key,
@@ -146,7 +146,7 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         key = task_key(context)
         sender, written = self.sender(context, self.enclosed_message_types), self.written(context)
         with fail_without_retry():
-            check_conditions(self)
+            check_given_fields(self)
             target, when = self._target()
             table, messages = target.address, Counted(sender.messages(written))
             if not self.exactly_once:

@@ -134,7 +134,7 @@ def modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
     store = store_at(staging.uri)
     names = () if store is None else store.modified
     value = next((entry[name] for name in names if entry.get(name) is not None), None)
-    # A store of fsspec without times says NotImplementedError, and the file may be gone by now.
+    # ``modified`` raises NotImplementedError for a store that has no times, and FileNotFoundError for a deleted file.
     with suppress(NotImplementedError, FileNotFoundError, ValueError, OverflowError):
         if store is not None and isinstance(value, (int, float)):
             return datetime.fromtimestamp(value / store.per_second, timezone.utc)
