@@ -102,8 +102,7 @@ def test_locked_messages_stay_and_are_reported(connect: Connect, queue: QueueTab
         run_sql(other, f"SELECT 1 FROM {both} WHERE [RowVersion] <= {second}")
         run_sql(other, f"UPDATE {both} SET [Recoverable] = 1 WHERE [RowVersion] <= {second}")
         purged = purge(queue, options)
-        assert purged.deleted == 3
-        assert purged.remaining == 0
+        assert (purged.deleted, purged.remaining, purged.undated) == (3, 0, 0)
         if options.all_messages:
             assert purged.locked == 2
     assert bodies(queue) == [b"0", b"1"]

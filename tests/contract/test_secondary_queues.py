@@ -113,6 +113,8 @@ def test_a_purge_takes_all_queues_within_its_limits(client: QueueClient) -> None
     assert (some.deleted, some.remaining, some.complete) == (4, 2, False)
     assert [each.deleted for each in some.queues.values()] == [1, 2, 1]
     assert depths(client) == [0, 0, 2]
+    unknown = sales.purge(PurgeOptions(older_than=timedelta(days=1), dry_run=True, secondary=True, max_seconds=1e-9))
+    assert unknown.remaining is None, "the first queue is empty, and the others are not read to the end"
     rest = sales.purge(PurgeOptions(all_messages=True, confirm=True, secondary=True))
     assert (rest.deleted, rest.remaining, rest.complete) == (2, 0, True)
     assert sum(each.seconds for each in rest.queues.values()) <= rest.seconds

@@ -252,10 +252,12 @@ def test_a_batch_may_have_been_drained_to_another_folder(
 ) -> None:
     send(queue, 6)
     batch = drain(connect, queue, staging, PARTS).batch
-    request = EraseRequest(headers={"Person": "a"}, batch_ids=[batch.batch_id])  # type: ignore[list-item]
+    batch_id = uuid.UUID(batch.batch_id)
     given = StagingFolder.of(tmp_path / "other") if elsewhere else staging
-    assert erase(ledger, locks, request, given).messages == 2
-    assert numbers(connect, ledger, ledger.manifest(uuid.UUID(batch.batch_id))) == [1, 2, 4, 5]
+    for person, count, left in (("a", 2, [1, 2, 4, 5]), ("b", 2, [2, 5]), ("c", 2, []), ("a", 0, [])):
+        request = EraseRequest(headers={"Person": person}, batch_ids=[batch_id])
+        assert erase(ledger, locks, request, given).messages == count
+        assert numbers(connect, ledger, ledger.manifest(batch_id)) == left
 
 
 def test_a_row_that_names_a_file_outside_of_its_batch_is_refused(
