@@ -176,11 +176,12 @@ def test_the_id_of_the_row_follows_the_message_id() -> None:
 
 
 def test_only_listed_headers_are_kept_and_the_strictest_rule_counts() -> None:
-    rules = redactor({"keep_headers": ["A", "NServiceBus.*"], "headers": {"B": "hash"}}, {"headers": {"A": "drop"}})
-    found = rules.examine(row(headers=typed(A="a", B="b", C="c"), correlation_id="c"))
+    others = {"headers": {"A": "drop", "D": "hash"}}
+    rules = redactor({"keep_headers": ["A", "NServiceBus.*"], "headers": {"B": "hash"}}, others)
+    found = rules.examine(row(headers=typed(A="a", B="b", C="c", D="d"), correlation_id="c"))
     assert json.loads(found.row[5]) == typed(B=hashed("b"))
     assert found.row[1] == "c"
-    assert found.headers == {"A": "drop", "B": "hash", "C": "drop"}
+    assert found.headers == {"A": "drop", "B": "hash", "C": "drop", "D": "drop"}
 
 
 # Bodies
