@@ -29,6 +29,8 @@ from versions_matrix import FOLDER, IMPORTS, MATRIX, ROOT, STEPS, Row, Step
 
 UV = str(Path(sys.executable).with_name("uv"))
 _SECONDS = 1_800.0
+_AT_ONCE = 2
+"""Rows that are tried at the same time."""
 _VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 _PRERELEASES = ("--prerelease", "if-necessary-or-explicit")
 STARTS = "20"
@@ -69,10 +71,10 @@ def main() -> int:
     except subprocess.SubprocessError as error:
         say(reason_of(error))
         return 1
-    # What the network brings for the next rows comes while the tests of a row run.
-    with ThreadPoolExecutor(max_workers=1) as installer:
+    # What the network brings for the next rows comes while the tests of others run, which often wait for processes.
+    with ThreadPoolExecutor(max_workers=1) as installer, ThreadPoolExecutor(_AT_ONCE) as pool:
         installing = [installer.submit(install, row, wheels) for row in rows]
-        tried = [attempt(*each, wheels, short=arguments.short) for each in zip(rows, installing, strict=True)]
+        tried = list(pool.map(lambda *each: attempt(*each, wheels, short=arguments.short), rows, installing))
     say("\n" + "\n".join([table(tried), *reasons(tried)]))
     # Whoever names rows wants them tried.
     return int(any(each.failed or (arguments.names and len(each.outcomes) == 1) for each in tried))
@@ -322,7 +324,7 @@ def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
     extras = ["", *extras_of(folder)]
     failed = []
     for extra in extras:
-        empty = FOLDER / "empty"
+        empty = FOLDER / f"{row.name}-empty"
         try:
             run(*within, UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, str(empty))
             project = f"{folder}[{extra}]" if extra else folder
@@ -341,7 +343,7 @@ def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
 
 def install_under_constraints(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
     """Install the project with the versions in the row's :attr:`Row.constraints`, in an empty environment."""
-    empty, within = FOLDER / "empty", inside(row)
+    empty, within = FOLDER / f"{row.name}-empty", inside(row)
     interpreter = str(empty / "bin" / "python")
     command = pip_install(replace(row, resolution="highest"), row.project, interpreter)
     try:

@@ -59,7 +59,7 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
         if not autocommit:
             connection.autocommit = False
     except pyodbc.Error as error:
-        raise _refusal(settings, error) from safe_cause(error)
+        raise refusal(settings, error) from safe_cause(error)
     # Encoding of the driver's error texts and column names. The default, "utf-16le", is decoded by a function of the
     # standard library. A signal's handler can run inside that function, and the driver drops the handler's exception
     # (Ctrl-C, the end of a task). Python decodes "utf-16" without Python code. It takes a byte order mark at the start
@@ -124,7 +124,7 @@ def _keeps_fractions(connection: pyodbc.Connection, seconds: int) -> bool | None
     return bool(found == moment)
 
 
-def _refusal(settings: ConnectionSettings, error: Exception) -> errors.SqlQueueError:
+def refusal(settings: ConnectionSettings, error: Exception) -> errors.SqlQueueError:
     """Return our error for a failed connection."""
     state, number = state_and_number(error)
     text, where = str(error).lower(), settings.server

@@ -14,17 +14,21 @@ from airflow_sqlqueue.errors import (
     ConnectionLostError,
     DataMovedError,
     DeadlockError,
+    DriverNotFoundError,
     LockTimeoutError,
+    LoginFailedError,
     PermissionDeniedError,
     QueueNotFoundError,
     RowRefusedError,
     ServerBusyError,
+    ServerUnreachableError,
     SqlQueueError,
     StatementError,
     TransactionError,
     TransactionLostError,
     TransientError,
 )
+from airflow_sqlqueue.server.connection import refusal
 from airflow_sqlqueue.server.reconnecting import passes
 from airflow_sqlqueue.server.session import Session, retrying
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -57,7 +61,12 @@ def driver_error(state: str, number: int | None, text: str = "text") -> Exceptio
         ("42000", 601, DataMovedError),
         *(("42000", number, ServerBusyError) for number in (952, 976, 978, 983, 3906)),
         *(("42000", number, ServerBusyError) for number in (615, 921, 926, 1204, 4221, 17187, 18401, 40143, 40613)),
-        ("23000", 2627, RowRefusedError),
+        # Conversions and lengths, constraints and unique indexes, transactions that a trigger ended, and THROW.
+        *(("22003", number, RowRefusedError) for number in (220, 232, 241, 242, 245, 248, 295, 296, 517, 2628)),
+        *(("22001", number, RowRefusedError) for number in (8114, 8115, 8152)),
+        *(("23000", number, RowRefusedError) for number in (515, 547, 550, 2601, 2627)),
+        *(("42000", number, RowRefusedError) for number in (3609, 3616, 50_000)),
+        ("42000", 49_999, StatementError),
         ("HY000", None, StatementError),
     ],
 )
@@ -65,6 +74,21 @@ def test_kinds(state: str, number: int | None, kind: type[SqlQueueError]) -> Non
     error = translate(driver_error(state, number), "send messages to the queue q")
     assert type(error) is kind
     assert str(error).startswith("Could not send messages to the queue q: ")
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "kind"),
+    [
+        *(("42000", number, LoginFailedError) for number in (4060, 4064, 18456, 18470, 18486, 18487, 18488)),
+        ("28000", 18452, LoginFailedError),
+        ("28000", None, LoginFailedError),
+        *(("42000", number, ServerBusyError) for number in (978, 40613, 18401, 596)),
+        ("IM002", None, DriverNotFoundError),
+        ("08001", 10061, ServerUnreachableError),
+    ],
+)
+def test_kinds_of_refused_connections(state: str, number: int | None, kind: type[SqlQueueError]) -> None:
+    assert type(refusal(ConnectionSettings("db.example", "shop"), driver_error(state, number))) is kind
 
 
 def test_the_number_of_a_lost_transaction_may_be_that_of_a_trigger() -> None:
