@@ -74,7 +74,8 @@ def main() -> int:
     # What the network brings for the next rows comes while the tests of others run, which often wait for processes.
     with ThreadPoolExecutor(max_workers=1) as installer, ThreadPoolExecutor(_AT_ONCE) as pool:
         installing = [installer.submit(install, row, wheels) for row in rows]
-        tried = list(pool.map(lambda *each: attempt(*each, wheels, short=arguments.short), rows, installing))
+        tries = pool.map(lambda row, there: attempt(row, there, wheels, short=arguments.short), rows, installing)
+        tried = list(tries)
     say("\n" + "\n".join([table(tried), *reasons(tried)]))
     # Whoever names rows wants them tried.
     return int(any(each.failed or (arguments.names and len(each.outcomes) == 1) for each in tried))
