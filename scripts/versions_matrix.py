@@ -61,7 +61,7 @@ STEPS = {
     step.name: step
     for step in (
         Step("imports"),
-        Step("unit", ("tests/unit", "tests/bodies")),
+        Step("unit", ("tests/unit", "tests/bodies", "tests/spark/test_chunks.py")),
         Step(
             "airflow",
             ("tests/airflow",),

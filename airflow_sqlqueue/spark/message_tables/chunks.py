@@ -111,10 +111,10 @@ class Packing:
                     without_table.append(group)
             # Together, because there may be as many types as messages.
             if without_table:
-                others = pa.concat_batches(without_table)
+                others = _together(without_table)
                 yield from self._unparsed(None, others, pa.repeat("type", others.num_rows))
             if self._waiting:
-                yield from _chunks(WAITING, None, pa.concat_batches(self._waiting))
+                yield from _chunks(WAITING, None, _together(self._waiting))
                 self._waiting = []
         for name, report in self._reports.items():
             yield _chunk(REPORT, name, 0, json.dumps(report.to_values()).encode())
@@ -220,12 +220,17 @@ def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for start in range(0, batch.num_rows, max(1, step)):
             piece = batch.slice(start, step)
             if held and size + piece.nbytes > _BLOCK_BYTES:
-                yield pa.concat_batches(held)
+                yield _together(held)
                 held, size = [], 0
             held.append(piece)
             size += piece.nbytes
     if held:
-        yield pa.concat_batches(held)
+        yield _together(held)
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    # The function of pyarrow for it is new in 19.
+    return pa.RecordBatch.from_struct_array(pa.concat_arrays([each.to_struct_array() for each in batches]))
 
 
 def by_type(rows: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
