@@ -157,7 +157,7 @@ MATRIX = (
     Row("Airflow", "3.2", "3.12", ("apache-airflow==3.2.2",), _PROVIDER, _OF_AIRFLOW, "2026-06-05"),
     Row("Airflow", "3.3", "3.11", ("apache-airflow==3.3.2",), _PROVIDER, _OF_AIRFLOW, "2026-09-24"),
     Row("Airflow", "3.4", "3.13", ("apache-airflow>=3.4.0b2,<3.5", *_PYSPARK_PAIR), _PROVIDER, _OF_AIRFLOW),
-    Row("Spark", "4.0", "3.10", ("pyspark==4.0.*",), "core[spark]", _OF_SPARK),
+    Row("Spark", "4.0", "3.10", ("pyspark==4.0.*",), "core[spark]", _OF_SPARK, None, "lowest-direct"),
     Row("Spark", "4.1", "3.11", ("pyspark==4.1.*",), "core[spark]", _OF_SPARK),
     Row("Spark", "4.2", "3.12", ("pyspark==4.2.*",), "core[spark]", _OF_SPARK),
     Row("Spark", "4.3", "3.13", ("pyspark==4.3.*",), "core[spark]", _OF_SPARK),
