@@ -105,5 +105,8 @@ def test_values_that_name_no_batch_are_refused(
     ):
         with pytest.raises(ConfigurationError, match=says):
             load_batch(spark, given)  # type: ignore[arg-type]
+    for connection in (None, settings):
+        with pytest.raises(ConfigurationError, match="misses the manifest's batch_id"):
+            load_batch(spark, {"manifest": "file:///tmp/manifest.json"}, connection)
     with pytest.raises(BatchNotFoundError, match="does not know"):
         load_batch(spark, uuid.uuid4(), settings)

@@ -164,7 +164,7 @@ def test_make_and_the_workflow_take_the_pythons_of_the_matrix() -> None:
 
 def test_the_lowest_versions_are_those_of_a_project_and_of_its_extras() -> None:
     lowest = [row for row in MATRIX if row.resolution == "lowest-direct"]
-    assert [row.name for row in lowest] == ["airflow-3.1", "python-3.10"]
+    assert [row.name for row in lowest] == ["airflow-3.1", "spark-4.0", "python-3.10"]
     names = [re.split(r"[<>=]", each)[0] for each in required_by("core[spark,driver]")]
     assert names == ["fsspec", "pyarrow", "pyodbc", "rich", "tenacity", "typer", "pyspark", "pandas", "mssql-python"]
     provider = required_by(lowest[0].project)
