@@ -139,7 +139,19 @@ def translate(error: Exception, purpose: str, own: str = "") -> errors.SqlQueueE
             meaning = f": {own} lacks a column, as an older version made it; run 'sqlqueue create <queue> --ledger'"
         text = f"Could not {purpose}: SQL Server answered with error {number}{meaning}."
         return (errors.RowRefusedError if is_of_a_row else errors.StatementError)(text, number)
-    return errors.StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")
+    if state is None or not _STATE.fullmatch(state):
+        # pyodbc itself refused the statement or its values; its texts quote neither.
+        return errors.StatementError(f"Could not {purpose}: the driver refused it: {(state or 'unknown').rstrip('.')}.")
+    meaning = f" ({_STATES[state]})" if state in _STATES else ""
+    return errors.StatementError(f"Could not {purpose}: the driver failed with state {state}{meaning}.")
+
+
+_STATE = re.compile("[0-9A-Z]{5}")
+_STATES = {
+    "07002": "the statement takes more values than it was given",
+    "HY090": "the statement is empty",
+}
+"""Texts for the SQLSTATEs of a caller's own statements that do not reach the server."""
 
 
 _MEANINGS = {

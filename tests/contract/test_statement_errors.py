@@ -99,6 +99,25 @@ def test_an_error_of_the_callers_own_statement_says_what_its_number_means(
     sent_texts.take()
 
 
+@pytest.mark.parametrize(
+    ("text", "values", "says"),
+    [
+        ("SELECT ?", (), "failed with state 07002 (the statement takes more values than it was given)."),
+        ("", (), "failed with state HY090 (the statement is empty)."),
+        ("SELECT 1", (SECRET,), "refused it: The SQL contains 0 parameter markers, but 1 parameters were supplied."),
+        ("SELECT ?", ({SECRET},), "refused it: Invalid parameter type.  param-index=0 param-type=set."),
+    ],
+)
+def test_the_driver_refuses_a_statement_and_says_why(
+    session: Session, sent_texts: Recorder, text: str, values: tuple[object, ...], says: str
+) -> None:
+    with pytest.raises(StatementError) as failure:
+        session.run(Query("mine", "run the statement", text), *values)
+    assert str(failure.value) == f"Could not run the statement: the driver {says}"
+    assert SECRET not in "".join(traceback.format_exception(failure.value))
+    sent_texts.take()
+
+
 def test_a_session_goes_on_after_an_error_before_results(session: Session) -> None:
     """The error is held while the next statement runs: it keeps the cursor alive, whose results nobody reads."""
     many = "SELECT a.[name], b.[name] FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b WHERE a.[column_id] > ?"
