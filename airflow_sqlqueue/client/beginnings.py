@@ -63,6 +63,8 @@ def only_one(beginning: str, found: list[str]) -> str:
 
 def whole_message_ids(source: FailedMessages, texts: Iterable[str]) -> frozenset[str]:
     """Return the ids of messages that texts are, or that they alone begin: see :meth:`.ErrorManager.message_ids`."""
+    if isinstance(texts, str):
+        raise ConfigurationError(f"The beginnings are a list of texts, not the text {quoted(texts)}: give such a list.")
     wanted = frozenset(texts)
     candidates: dict[str, set[str]] = {text: set() for text in wanted if not _UUID.fullmatch(text)}
     whole = wanted - candidates.keys()

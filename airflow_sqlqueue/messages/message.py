@@ -113,6 +113,8 @@ class Message:
                 f"A message's time to be received is a timedelta, not {type(lives).__name__}: write "
                 "timedelta(seconds=...)."
             )
+        if not isinstance(self.id, uuid.UUID | None):
+            raise MessageError(f"A message's id is a UUID, not {type(self.id).__name__}: write uuid.UUID(...).")
 
     def header(self, name: str) -> str | None:
         """Return the value of a header, or None if it is missing or the headers are text."""

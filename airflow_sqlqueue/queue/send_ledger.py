@@ -14,6 +14,7 @@ from datetime import timedelta
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.options import check_type
 from airflow_sqlqueue.queue.queue_table import QueueTable
 from airflow_sqlqueue.queue.table_access import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
@@ -81,8 +82,11 @@ class SendLedger(OwnTable):
 
         Queue and ledger may be in different databases of the server. Inside a transaction the send is part of it. The
         call waits for another send of the same id, and raises :class:`LockTimeoutError` after the session's lock
-        timeout. Raises :class:`ConfigurationError` where the id was used for another queue.
+        timeout. Raises :class:`ConfigurationError` where the id was used for another queue, and for no UUID.
         """
+        check_type("send_id", uuid.UUID.__name__, send_id)
+        if message_id is not None:
+            check_type("message_id", uuid.UUID.__name__, message_id)
         name = stored_name(address.canonical)
         with self.session.transaction():
             self.session.take_lock(self.query("send_ledger.lock"), lock_name("send", self.schema, send_id))

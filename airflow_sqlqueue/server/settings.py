@@ -111,8 +111,8 @@ class ConnectionSettings:
         except ValueError:
             # Python's error quotes the port, which may be a part of a password that is not percent-encoded.
             raise ConfigurationError(
-                "The URL's port is not a number: write mssql://user:password@host:port/database, and percent-encode "
-                "the password."
+                "The URL's port is not a number up to 65535: write mssql://user:password@host:port/database, and "
+                "percent-encode the password."
             ) from None
         if parts.scheme != "mssql" or not parts.hostname or "@" in parts.path:
             # With an @ behind a slash, the host may be a part of the password.

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_sqlqueue.client.beginnings import whole_message_ids
 from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
@@ -22,12 +23,14 @@ from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import endpoint_table
 from airflow_sqlqueue.options import whole_numbers
 from airflow_sqlqueue.queue.browsing import find
-from airflow_sqlqueue.queue.delayed.table import _when
+from airflow_sqlqueue.queue.delayed.table import DelayedTable, _when
 from airflow_sqlqueue.queue.errors.actions import ACTIONS, action_named
 from airflow_sqlqueue.queue.errors.editing import check_headers
 from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.triage import triage
 from airflow_sqlqueue.queue.filters import MessageFilter
+from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.table_access import check_rows
 from airflow_sqlqueue.spark import read_batch, register, verify_count
 
@@ -58,9 +61,25 @@ def sent(messages: Any) -> list[Message]:
         (lambda: endpoint_table(" "), AddressError, "endpoint name is blank"),
         (lambda: Message({}, TEXT), MessageError, "body is bytes, not str"),
         (lambda: Message({}, b"", NUMBER), MessageError, "to be received is a timedelta, not int"),
+        (lambda: Message(id=TEXT), MessageError, r"id is a UUID, not str: write uuid.UUID\(...\)"),
         (lambda: _when(NUMBER, None), MessageError, "A delay is a timedelta"),
         (lambda: _when(None, TEXT), MessageError, "a due time a datetime"),
         (lambda: check_headers({f"k{number}": "" for number in range(10_001)}), MessageError, "more than 10,000"),
+        (lambda: check_headers(TEXT), ConfigurationError, "headers of an edit are a mapping of names and values, not"),
+        (lambda: DelayedTable(NOTHING, NOTHING).peek(-1), ConfigurationError, "limit is -1: give a number of messages"),
+        (lambda: triage(NOTHING, TEXT), ConfigurationError, r"a list, not the text 'text': give \['text'\]"),
+        (lambda: triage(NOTHING, [], limit=NOTHING), ConfigurationError, "reads 1 message or more, not None"),
+        (lambda: whole_message_ids(NOTHING, TEXT), ConfigurationError, "a list of texts, not the text 'text'"),
+        (
+            lambda: SendLedger(NOTHING, "shop", "sqlqueue").once(NOTHING, TEXT, NOTHING),
+            ConfigurationError,
+            "give one of type UUID",
+        ),
+        (
+            lambda: SendLedger(NOTHING, "shop", "sqlqueue").once(NOTHING, ID, NOTHING, message_id=TEXT),
+            ConfigurationError,
+            "message_id is a value of type str: give one of type UUID",
+        ),
         (
             lambda: failed_message(Envelope.of(Message("{")), Failure.of(ValueError()), "Sales", "Sales"),
             MessageError,

@@ -129,7 +129,12 @@ class DelayedTable:
         return len(messages)
 
     def peek(self, limit: int = 100) -> list[DelayedMessage]:
-        """Return the messages that are due next, earliest first, without locked ones; nothing is removed."""
+        """Return the messages that are due next, earliest first, without locked ones; nothing is removed.
+
+        Raises :class:`ConfigurationError` for a limit below zero.
+        """
+        if not isinstance(limit, int) or limit < 0:
+            raise ConfigurationError(f"limit is {limit!r}: give a number of messages, 0 or more.")
         return list(islice(self.scan(), min(limit, sys.maxsize)))
 
     def scan(self) -> Iterator[DelayedMessage]:

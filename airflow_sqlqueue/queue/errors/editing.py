@@ -39,6 +39,10 @@ class EditResult:
 
 def check_headers(headers: Headers) -> None:
     """Raise ConfigurationError for a header that the edit sets itself, MessageError for one that no reader accepts."""
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError(
+            f"The headers of an edit are a mapping of names and values, not {type(headers).__name__}."
+        )
     if taken := next((name for name in _OURS if name in headers), None):
         raise ConfigurationError(f"The header {taken} of an edited message is set by the edit: leave it out.")
     _check_readable(headers)

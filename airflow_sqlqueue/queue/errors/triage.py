@@ -84,8 +84,10 @@ def triage(
     Raises :class:`ConfigurationError` for a key that the messages do not have, :class:`QueueNotFoundError`,
     :class:`NotAQueueError`.
     """
+    if isinstance(by, str):
+        raise ConfigurationError(f"The keys of a triage are a list, not the text {by!r}: give [{by!r}].")
     check_keys(tuple(by), archived=not isinstance(source, ErrorQueue))
-    if limit < 1:
+    if not isinstance(limit, int) or limit < 1:
         raise ConfigurationError(f"A triage reads 1 message or more, not {limit}: raise the limit.")
     where = where or ErrorFilter()
     groups: dict[tuple[str, ...], ErrorGroup] = {}
