@@ -129,8 +129,7 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
     Delivery: exactly once, chunk by chunk, each a transaction; safe to repeat. No message leaves the server. Locked
     messages stay.
 
-    XCom: the numbers ``messages``, ``locked`` (the least number of messages left) and ``seconds``, and
-    ``complete`` (False when a budget ended it).
+    XCom: the fields of :class:`~airflow_sqlqueue.queue.forwarding.ForwardResult`.
 
     :param to_queue: the address of the queue that receives them; None: that of ``to_endpoint`` (templated)
     :param to_endpoint: the endpoint whose queue receives them, instead of ``to_queue`` (templated)
