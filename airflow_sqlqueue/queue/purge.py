@@ -131,25 +131,27 @@ def purge(table: TableAccess, options: PurgeOptions | None = None, *, budget: Bu
     In a deadlock the server chooses this statement as the victim, and the purge repeats it. ``budget`` is that of
     several purges, instead of the options' own. Raises :class:`TransactionError` inside a transaction, which would keep
     the locks of all chunks to its end, and :class:`LockTimeoutError` where another transaction has locked the table as
-    a whole during the last count; the chunks before it are deleted.
+    a whole at the start or during the last count; the chunks in between are deleted.
     """
     session, options = table.session, PurgeOptions.or_default(options)
     if session.in_transaction:
         raise TransactionError("A purge commits its chunks one by one: call it outside the transaction.")
     budget = budget or options.budget()
-    before, work = budget.seconds_used, _work(table, options, budget)
-    deleted, complete, what = 0, False, f"Purging the queue {table.address.canonical}"
-    with session.low_deadlock_priority(), session.lock_timeout(options.lock_timeout):
-        while not complete and not options.dry_run and (take := budget.reserve(options.chunk)):
-            try:
-                count, complete = reconnecting(session, what, partial(work.delete, take))
-            except LockTimeoutError:
-                break
-            deleted += count
-            budget.give_back(take - count)
-            if options.pause and count and not complete:
-                time.sleep(options.pause)
-    remaining, locked, undated = work.report(complete or options.dry_run)
+    before, what = budget.seconds_used, f"Purging the queue {table.address.canonical}"
+    deleted, complete = 0, False
+    with session.lock_timeout(options.lock_timeout):
+        work = _work(table, options, budget)
+        with session.low_deadlock_priority():
+            while not complete and not options.dry_run and (take := budget.reserve(options.chunk)):
+                try:
+                    count, complete = reconnecting(session, what, partial(work.delete, take))
+                except LockTimeoutError:
+                    break
+                deleted += count
+                budget.give_back(take - count)
+                if options.pause and count and not complete:
+                    time.sleep(options.pause)
+        remaining, locked, undated = work.report(complete or options.dry_run)
     if options.dry_run and remaining is not None and options.max_messages is not None:
         remaining = min(remaining, options.max_messages)
     done = complete or (remaining == 0 and not locked)

@@ -181,9 +181,10 @@ class Session:
 
     @contextmanager
     def lock_timeout(self, seconds: float) -> Iterator[None]:
-        """Set another lock timeout for the block; 0 means not to wait at all."""
+        """Set another lock timeout for the block, also inside of another one; 0 means not to wait at all."""
+        before = self._lock_timeout_now
         self._set_lock_timeout(seconds)
-        with self._afterwards(lambda: self._set_lock_timeout(self._lock_timeout)):
+        with self._afterwards(lambda: self._set_lock_timeout(before)):
             yield
 
     def _set_lock_timeout(self, seconds: float) -> None:

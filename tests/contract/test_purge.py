@@ -134,23 +134,28 @@ def test_a_lock_on_the_whole_table_ends_it(connect: Connect, settings: Connectio
     queue.send([Message()] * 3)
     with connect() as other, other.transaction():
         run_sql(other, f"SELECT TOP (1) 1 FROM {queue.address.qualified_name} WITH (TABLOCKX, HOLDLOCK)")
-        with Session(settings, lock_timeout=0.05) as third, pytest.raises(LockTimeoutError, match="hold the locks"):
+        with Session(settings) as third, pytest.raises(LockTimeoutError, match="hold the locks"):
             purge(QueueTable(third, queue.address), PurgeOptions(lock_timeout=0.05))
     assert purge(queue, EVERY).deleted == 3
 
 
-def test_the_connection_is_left_as_it_was(queue: QueueTable) -> None:
+def test_every_statement_waits_as_long_as_the_options_say(queue: QueueTable) -> None:
+    queue.send([Message()] * 3)
     before = run_sql(queue.session, "SELECT @@LOCK_TIMEOUT")[0][0]
-    seen = []
+    seen = {}
 
     class Watched(QueueTable):
         def query(self, name: str, **fragments: Any) -> Any:
-            if name == "queue.purge_expired":
-                seen.append(run_sql(self.session, "SELECT @@LOCK_TIMEOUT")[0][0])
+            seen[name] = run_sql(self.session, "SELECT @@LOCK_TIMEOUT")[0][0]
             return super().query(name, **fragments)
 
-    purge(Watched(queue.session, queue.address), PurgeOptions(lock_timeout=0.5))
-    assert seen == [500]
+    purge(
+        Watched(queue.session, queue.address),
+        PurgeOptions(all_messages=True, confirm=True, max_messages=1, lock_timeout=0.5),
+    )
+    assert seen == dict.fromkeys(
+        ["queue.high_water", "queue.purge_range", "queue.count_up_to", "queue.count_left"], 500
+    )
     assert run_sql(queue.session, "SELECT @@LOCK_TIMEOUT")[0][0] == before == 10_000
 
 

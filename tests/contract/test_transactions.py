@@ -120,8 +120,10 @@ def test_the_lock_timeout_is_restored_after_a_doomed_transaction(queue: QueueTab
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(0.25, 250), (0, 0), (-1, 0)])
 def test_a_lock_timeout_that_has_passed_does_not_wait(session: Session, seconds: float, milliseconds: int) -> None:
     """For the server, -1 would be to wait without an end."""
-    with session.lock_timeout(seconds):
-        assert run_sql(session, "SELECT @@LOCK_TIMEOUT")[0][0] == milliseconds
+    with session.lock_timeout(5):
+        with session.lock_timeout(seconds):
+            assert run_sql(session, "SELECT @@LOCK_TIMEOUT")[0][0] == milliseconds
+        assert run_sql(session, "SELECT @@LOCK_TIMEOUT")[0][0] == 5_000
     assert run_sql(session, "SELECT @@LOCK_TIMEOUT")[0][0] == 10_000
 
 
