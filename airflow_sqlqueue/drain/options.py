@@ -45,7 +45,9 @@ class DrainOptions(Limits):
     hold for all tries together, by the ledger. Lock escalation starts at 5,000 locks.
     """
 
-    max_messages: int | None = option(None, "stop after this many messages of the batch", above=0)
+    max_messages: int | None = option(
+        None, "stop after this many messages, expired ones that the drain drops among them", above=0
+    )
     max_seconds: float | None = option(
         None, "begin no part later than this many seconds after the batch was opened", above=0
     )

@@ -93,7 +93,8 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
     :param stranded: action on batches that earlier runs left: ``adopt``, ``fail`` (with
         :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
     :param run_on_empty: run the job on an empty batch too.
-    :param max_messages: stop after this many messages of the batch; None: no limit (templated)
+    :param max_messages: stop after this many messages, expired ones that it drops among them; None: no limit
+        (templated)
     :param max_seconds: begin no part later than this many seconds after the batch was opened; None: no limit
         (templated)
     :param drain_options: the number of workers, sizes of parts and so on, options of
