@@ -248,6 +248,7 @@ class BatchManager(Manager):
 
         if isinstance(catalogs, str):
             raise ConfigurationError(f"catalogs is the text {catalogs!r}: give a list of names of databases.")
+        catalogs = tuple(catalogs)
         folder, budget = folder_of(staging), Budget(max_seconds=max_seconds)
         with nullcontext(session) if session else self._connector.enlisted_session() as opened:
             found = []

@@ -68,6 +68,8 @@ class EraseRequest:
                 raise ConfigurationError(f"{name} is a mapping of names and values, not a {type(values).__name__}.")
         if isinstance(self.message_ids, str):
             raise ConfigurationError("message_ids is a list of texts, not one text.")
+        # A generator would be used up by the checks, and nothing would be erased.
+        object.__setattr__(self, "message_ids", tuple(self.message_ids))
         given = (*self.message_ids, *self.headers.values(), *self.fields.values())
         # A value of another type, as a UUID or a number, would equal no text.
         if other := next((value for value in given if not isinstance(value, str)), None):

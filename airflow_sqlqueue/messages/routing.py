@@ -133,8 +133,12 @@ class AddressResolver:
                 "or none for later versions."
             )
         for name in ("allowed_catalogs", "allowed_schemas"):
-            if isinstance(getattr(self, name), str):
+            if (given := getattr(self, name)) is None:
+                continue
+            if isinstance(given, str):
                 raise AddressError(f"{name} is a list of names, not one text.")
+            # A generator would allow its names once.
+            object.__setattr__(self, name, tuple(given))
 
     @property
     def catalogs(self) -> list[str]:

@@ -131,6 +131,12 @@ def test_filters(values: dict[str, Any], matches: bool) -> None:
     assert ErrorFilter.of(values).matches(failed()) is matches
 
 
+def test_a_filter_of_generators_matches_again_and_again() -> None:
+    where = ErrorFilter(message_ids=iter(["m-1"]), row_versions=iter([7]))  # type: ignore[arg-type]
+    assert where == ErrorFilter.of({"message_ids": "m-1", "row_versions": 7})
+    assert [where.matches(failed()) for _ in range(2)] == [True, True]
+
+
 def test_a_filter_without_a_match() -> None:
     assert ErrorFilter(exception_type="").matches(failed("{}"))
     assert not ErrorFilter.of({"since": "2026-01-01"}).matches(failed("{}"))

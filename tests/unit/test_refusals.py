@@ -143,6 +143,7 @@ def sent(messages: Any) -> list[Message]:
         (lambda: whole_numbers("row_versions", "57"), ConfigurationError, "row_versions is '57': give a list of whole"),
         (lambda: ErrorFilter(message_ids=TEXT), ConfigurationError, "message_ids takes a set of texts"),
         (lambda: ErrorFilter(message_ids=frozenset([ID])), ConfigurationError, "takes a set of texts"),
+        (lambda: ErrorFilter(message_ids=ID), ConfigurationError, "takes a set of texts"),
         (lambda: MessageFilter(message_id=ID), ConfigurationError, "message_id takes text, not UUID"),
         (lambda: MessageFilter(headers=TEXT), ConfigurationError, "headers takes names and values, not str"),
         (lambda: MessageFilter(since=TEXT), ConfigurationError, "since is a datetime with a zone, not str"),

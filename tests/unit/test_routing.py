@@ -119,6 +119,9 @@ def test_a_suffix_that_no_delayed_table_has_is_refused(suffix: str) -> None:
 def test_allowed_names_are_a_list(setting: str) -> None:
     with pytest.raises(AddressError, match=f"{setting} is a list of names, not one text"):
         AddressResolver(**{setting: "dbo"})
+    resolver = AddressResolver(default_catalog="dbo", **{setting: iter(["dbo"])})
+    table = resolver.resolve("T")
+    assert [resolver.allows(table) for _ in range(2)] == [True, True], "a generator serves more than once"
 
 
 def test_a_version_without_addresses_of_its_own_is_refused() -> None:

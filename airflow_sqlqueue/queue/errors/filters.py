@@ -49,11 +49,12 @@ class ErrorFilter(TimeFilter):
             check_full_name(self.message_type)
         if self.group is not None:
             check_keys((self.group.partition(":")[0],))
-        ids = () if self.message_ids is None else self.message_ids
-        if isinstance(ids, str) or not all(isinstance(each, str) for each in ids):
-            raise ConfigurationError("The filter message_ids takes a set of texts: give one, as {'a', 'b'}.")
-        named = whole_numbers("row_versions", () if self.row_versions is None else self.row_versions)
-        if any(abs(number) >= 2**62 for number in (*named, self.up_to or 0)):
+        # A generator would be used up by the checks, and match no message.
+        if self.message_ids is not None:
+            object.__setattr__(self, "message_ids", _texts(self.message_ids))
+        if self.row_versions is not None:
+            object.__setattr__(self, "row_versions", frozenset(whole_numbers("row_versions", self.row_versions)))
+        if any(abs(number) >= 2**62 for number in (*(self.row_versions or ()), self.up_to or 0)):
             raise ConfigurationError("A RowVersion of the filter is larger than any table's can be: check it.")
 
     @classmethod
@@ -114,6 +115,13 @@ Filters = ErrorFilter | Mapping[str, Any]
 
 def _same(wanted: str | None, found: str | None) -> bool:
     return wanted is None or wanted == (found or "")
+
+
+def _texts(values: Any) -> frozenset[str]:
+    given: list[Any] = [None] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+    if not all(isinstance(each, str) for each in given):
+        raise ConfigurationError("The filter message_ids takes a set of texts: give one, as {'a', 'b'}.")
+    return frozenset(given)
 
 
 def _several(value: Any) -> Collection[Any]:

@@ -86,7 +86,8 @@ def triage(
     """
     if isinstance(by, str):
         raise ConfigurationError(f"The keys of a triage are a list, not the text {by!r}: give [{by!r}].")
-    check_keys(tuple(by), archived=not isinstance(source, ErrorQueue))
+    by = tuple(by)
+    check_keys(by, archived=not isinstance(source, ErrorQueue))
     if not isinstance(limit, int) or limit < 1:
         raise ConfigurationError(f"A triage reads 1 message or more, not {limit}: raise the limit.")
     where = where or ErrorFilter()

@@ -255,7 +255,9 @@ def test_a_batch_may_have_been_drained_to_another_folder(
     batch_id = uuid.UUID(batch.batch_id)
     given = StagingFolder.of(tmp_path / "other") if elsewhere else staging
     for person, count, left in (("a", 2, [1, 2, 4, 5]), ("b", 2, [2, 5]), ("c", 2, []), ("a", 0, [])):
-        request = EraseRequest(headers={"Person": person}, batch_ids=[batch_id])
+        ids = iter(["no message's"])
+        request = EraseRequest(headers={"Person": person}, message_ids=ids, batch_ids=[batch_id])  # type: ignore[arg-type]
+        assert request.message_ids == ("no message's",), "a generator serves more than once"
         assert erase(ledger, locks, request, given).messages == count
         assert numbers(connect, ledger, ledger.manifest(batch_id)) == left
 
