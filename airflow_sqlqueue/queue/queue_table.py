@@ -142,8 +142,13 @@ class QueueTable(TableAccess):
         """
         check_rows(limit)
         if where is not None:
-            found = find(self, where, limit, window=window, expired=keep_expired)
-            return self.take([head.row_version for head in found], cut_headers=cut_headers)
+            after = FIRST
+            while found := find(self, where, limit, window=window, after=after, expired=keep_expired):
+                if taken := self.take([head.row_version for head in found], cut_headers=cut_headers):
+                    return taken
+                # Other receivers took them after the search; messages behind them are left.
+                after = found[-1].row_version
+            return []
         anchor = anchor or Anchor(max_age=0)
         current = anchor.current()
         while True:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE, Search, browse, find
 from airflow_sqlqueue.queue.depth import depth
@@ -54,6 +56,24 @@ def test_receive_stops_at_its_limit(queue: QueueTable) -> None:
     where = MessageFilter(message_type="Shop.PlaceOrder")
     assert [int(message.body) for message in queue.receive(2, where=where)] == [1, 3]
     assert depth(queue).messages == 8
+
+
+def test_a_receive_goes_on_behind_what_others_took_meanwhile(connect: Connect, queue: QueueTable) -> None:
+    queue.send(order(number) for number in range(8))
+    where, searched = MessageFilter(message_type="Shop.PlaceOrder"), []
+
+    class Overtaken(QueueTable):
+        def take(self, row_versions: Sequence[int] = (), **options: Any) -> list[ReceivedMessage]:
+            searched.append(len(row_versions))
+            if len(searched) < 3:
+                with connect() as other:
+                    QueueTable(other, self.address).take(row_versions)
+            return super().take(row_versions, **options)
+
+    mine = Overtaken(queue.session, queue.address)
+    assert [int(message.body) for message in mine.receive(1, where=where)] == [5]
+    assert mine.receive(9, where=MessageFilter(message_type="Shop.Bill"), window=1) != []
+    assert searched == [1, 1, 1, 1]
 
 
 def test_a_search_ends_with_its_window(queue: QueueTable) -> None:
