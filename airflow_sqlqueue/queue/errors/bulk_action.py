@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.options import BYTES, argument, option
 from airflow_sqlqueue.options.budget import MIB, Limits, count_of
+from airflow_sqlqueue.queue import forwarding
 from airflow_sqlqueue.queue.errors.failed_message import FailedMessage
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 from airflow_sqlqueue.queue.errors.reasons import StayReason
@@ -191,6 +192,8 @@ class BulkAction:
         self._pace = RateLimiter(options.rate, self._clock)
         self._budget = options.budget(self._clock.now)
         self._blocked: dict[QueueTable | None, StayReason] = {}
+        self._refused = Counter[QueueTable | None]()
+        self._accepting: set[QueueTable | None] = set()
 
     def run(self) -> ErrorQueueResult:
         """Handle the messages. Raises :class:`TransactionError` inside a transaction, and the errors of the queues."""
@@ -272,7 +275,10 @@ class BulkAction:
         return chunk
 
     def _handle_or_leave(self, target: QueueTable | None, chunk: Sequence[FailedMessage]) -> int:
-        """Handle messages of a target and return their number; one by one if the server refuses them together."""
+        """Handle messages of a target and return their number; one by one if the server refuses them together.
+
+        A target that refuses as many messages as :data:`.forwarding.REFUSALS` before it accepts one gets no further.
+        """
         if reason := self._blocked.get(target):
             self._leave(reason, len(chunk))
             return 0
@@ -282,15 +288,18 @@ class BulkAction:
             if refused.reason not in _OF_A_MESSAGE:
                 self._blocked[target] = refused.reason
             elif len(chunk) > 1:
-                moved = sum(self._handle_or_leave(target, [message]) for message in chunk)
-                if not moved and refused.reason is StayReason.REFUSED:
+                return sum(self._handle_or_leave(target, [message]) for message in chunk)
+            elif refused.reason is StayReason.REFUSED and target not in self._accepting:
+                self._refused[target] += 1
+                if self._refused[target] >= forwarding.REFUSALS:
                     self._blocked[target] = refused.reason
-                return moved
             if refused.reason is not StayReason.MALFORMED:
                 left = count_of(len(chunk), "message")
                 log.warning("%s left in %s: %s", left, self._source.name, _sentence(refused.__cause__))
             self._leave(refused.reason, len(chunk))
             return 0
+        if moved:
+            self._accepting.add(target)
         self._done.handled(target, moved)
         self._leave(StayReason.NOT_AVAILABLE, len(chunk) - moved)
         return moved

@@ -138,6 +138,25 @@ def test_a_message_that_the_server_refuses_stops_no_other(
     assert bodies(sales) == [b"%d" % n for n in range(10) if n != 5] + [b"z"]
 
 
+def test_refused_messages_close_their_queue_only_where_it_accepts_none(
+    session: Session,
+    error: QueueTable,
+    sales: QueueTable,
+    give_back: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("airflow_sqlqueue.queue.forwarding.REFUSALS", 6)
+    run_sql(session, f"ALTER TABLE {sales.address.qualified_name} ADD CHECK (DATALENGTH([Body]) < 3)")
+    error.send(failed("Sales", body) for body in [b"long"] * 4 + [b"ok"] + [b"long"] * 8 + [b"z"])
+    done = give_back(error, rows_per_transaction=2)
+    assert (done.messages, done.left) == (2, {"the server refused the message": 12})
+    assert bodies(sales) == [b"ok", b"z"]
+    caplog.clear()
+    assert give_back(error, rows_per_transaction=2).left == done.left
+    assert caplog.text.count("1 message left in error@") == 6, "the others are not tried"
+
+
 def test_malformed_messages_alone_do_not_close_their_queue(
     error: QueueTable, sales: QueueTable, give_back: Any
 ) -> None:
