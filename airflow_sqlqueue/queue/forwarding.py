@@ -30,7 +30,8 @@ from airflow_sqlqueue.server.sql import identifier
 from airflow_sqlqueue.server.sql.columns import forwarding, row_columns, transferring
 
 REFUSALS = 100
-"""Refused messages, one after the other and before the first accepted one, after which the move ends with an error."""
+"""Refused messages, one after the other and before the first accepted one, after which a queue counts as one that
+accepts none: a move to it ends with an error, and other work sends no more messages to it."""
 
 _ROWS = (64, 16, 4, 1)
 """Rows of a statement of :func:`transfer`. A few fixed sizes give the server few different statements."""

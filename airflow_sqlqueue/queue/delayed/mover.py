@@ -22,6 +22,7 @@ from airflow_sqlqueue.messages.message import HeaderNames, can_be_written, decod
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.options import option
 from airflow_sqlqueue.options.budget import Limits
+from airflow_sqlqueue.queue import forwarding
 from airflow_sqlqueue.queue.browsing import PAGE_BYTES, is_last
 from airflow_sqlqueue.queue.delayed.moving import DueMessage, move_rows
 from airflow_sqlqueue.queue.delayed.table import FIRST, DelayedMessage, DelayedTable
@@ -37,7 +38,6 @@ _MOST_ROUTES = 5_000
 """The most destinations that a run keeps in memory; the sender of a message chooses its destination."""
 
 _MOST_PROBLEMS = 100
-_REFUSALS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +203,7 @@ class _Mover:
         self._refused: dict[int, _Problem] = {}
         self._stuck: set[int] = set()
         self._refusals: dict[str, int] = {}
+        self._accepting: set[str] = set()
         self._reread: set[str] = set()
         queue.check_accepts()
         if error_queue is not None:
@@ -224,6 +225,7 @@ class _Mover:
             except _UnknownRouteError as unknown:
                 if len(self.routes) >= _MOST_ROUTES:
                     self.routes.clear()
+                    self._accepting.clear()
                 self._note(unknown.text, self._find(unknown.text))
             except _RefusedError as refused:
                 self._note(refused.text, refused.problem)
@@ -252,6 +254,7 @@ class _Mover:
                 move_rows(self.delayed, self.error_queue, to.failed)
         self.moved += len(to.own)
         self.forwarded += sum(map(len, to.forwarded.values()))
+        self._accepting |= to.forwarded.keys()
         self.failed += len(to.failed)
         self._skip(to.staying)
         return len(due) < take and is_last(rows, wanted, max_bytes)
@@ -272,10 +275,10 @@ class _Mover:
         text = decode_headers(message.headers).values.get(HeaderNames.FORWARD_DESTINATION)
         if row_version in self._refused or self.error_queue is None:
             self._stuck.add(row_version)
-        elif text is not None and isinstance(self.routes.get(text), QueueTable):
-            # After a number of refused messages the destination counts as one that takes no message.
+        elif text is not None and text not in self._accepting and isinstance(self.routes.get(text), QueueTable):
+            # After as many refused messages before an accepted one the destination counts as one that takes no message.
             self._refusals[text] = self._refusals.get(text, 0) + 1
-            if self._refusals[text] >= _REFUSALS:
+            if self._refusals[text] >= forwarding.REFUSALS:
                 self._note(text, problem)
         if text is not None:
             self._note_problem(text, problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from datetime import datetime, timezone
 
 import pytest
 
@@ -139,16 +140,23 @@ def test_a_result_has_a_hundred_problems_at_most(endpoint: Endpoint) -> None:
     assert (moved.left, len(moved.problems)) == (101, 100)
 
 
-@pytest.mark.parametrize(("bad", "forwarded"), [(2, 1), (3, 0)])
-def test_a_destination_that_refuses_three_messages_gets_no_more(endpoint: Endpoint, bad: int, forwarded: int) -> None:
+@pytest.mark.parametrize(
+    ("good", "bad", "forwarded"), [(0, 2, 1), (0, 3, 0), pytest.param(1, 4, 2, id="it accepts others")]
+)
+def test_a_destination_that_refuses_many_messages_and_accepts_none_gets_no_more(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, good: int, bad: int, forwarded: int
+) -> None:
     """A constraint of its table may refuse some messages alone; each is tried by itself, which takes its time."""
+    monkeypatch.setattr("airflow_sqlqueue.queue.forwarding.REFUSALS", 3)
     other, errors = endpoint.other("other"), endpoint.other("error")
     run_sql(endpoint.session, f"ALTER TABLE {other.address.qualified_name} ADD CHECK (DATALENGTH([Body]) < 100)")
-    bodies = [b"long" * 100] * bad + [b"short"]
-    endpoint.delayed.store([Message(body=body) for body in bodies], delay=NOW, forward_to=other.address)
+    bodies = [b"short"] * good + [b"long" * 100] * bad + [b"short"]
+    for year, body in enumerate(bodies, 2000):
+        due = datetime(year, 1, 1, tzinfo=timezone.utc)
+        endpoint.delayed.store([Message(body=body)], due=due, forward_to=other.address)
     moved = endpoint.move(error_queue=errors)
-    assert (moved.forwarded, moved.failed, moved.left) == (forwarded, bad + 1 - forwarded, 0)
-    assert [message.body for message in other.receive(5)] == [b"short"][:forwarded]
+    assert (moved.forwarded, moved.failed, moved.left) == (forwarded, len(bodies) - forwarded, 0)
+    assert [message.body for message in other.receive(5)] == [b"short"] * forwarded
 
 
 @pytest.mark.parametrize("through_a_synonym", [False, True])
