@@ -25,7 +25,7 @@ from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.messages.envelope.times import parse_time
 from airflow_sqlqueue.messages.message import HeaderNames, decode_headers
 from airflow_sqlqueue.messages.routing import ResolvedAddress
-from airflow_sqlqueue.queue.table_access import FIRST, TableAccess
+from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_limit
 from airflow_sqlqueue.queue.tables.reading import read_layout
 from airflow_sqlqueue.server.sql import identifier, query
 from airflow_sqlqueue.server.sql.columns import readable_headers
@@ -75,16 +75,22 @@ class Backlog:
 def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None, after: int = FIRST) -> Depth:
     """Count messages, ``exact``, ``quick`` or ``catalog``; or exactly among the first ``limit`` rows above ``after``.
 
-    See :mod:`airflow_sqlqueue.queue.depth` for the faults of each kind.
+    See :mod:`airflow_sqlqueue.queue.depth` for the faults of each kind. Raises :class:`ConfigurationError` for an
+    unknown kind, and for a limit or ``after`` with another kind than ``exact``.
     """
     if kind not in KINDS:
         raise ConfigurationError(f"There is no depth of the kind {kind!r}: choose one of {', '.join(KINDS)}.")
+    is_part = limit is not None or after != FIRST
+    if is_part and kind != "exact":
+        raise ConfigurationError(f"A part of a queue is counted exactly: leave out limit and after, or {kind!r}.")
     if kind == "quick":
         low, high = table.rows("queue.ends", FIRST, FIRST)[0]
         return Depth(0 if low is None else max(0, high - low + 1), None, kind)
     if kind == "catalog":
         return Depth(_catalog_rows(table, table.layout.table), None, kind)
-    if limit is not None:
+    if is_part:
+        limit = LAST if limit is None else limit
+        check_limit(limit)
         total, expired = _counts_up_to(table, limit, after)
     else:
         total, expired = table.rows("queue.depth_by_indexes" if _has_filtered_index(table) else "queue.depth")[0]

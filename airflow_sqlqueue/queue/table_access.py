@@ -166,6 +166,12 @@ def _retrying(work: Callable[[], T], attempts: int) -> T:
     return retrying(work, only=errors.DataMovedError)
 
 
+def check_limit(limit: int) -> None:
+    """Raise :class:`ConfigurationError` for a limit on messages that is no number or is below zero."""
+    if not isinstance(limit, int) or limit < 0:
+        raise errors.ConfigurationError(f"limit is {limit!r}: give a number of messages, 0 or more.")
+
+
 def check_rows(count: int) -> None:
     """Raise :class:`ConfigurationError` for more rows than one statement may touch."""
     if not isinstance(count, int) or not 1 <= count <= MAX_ROWS_PER_STATEMENT:

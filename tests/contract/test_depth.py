@@ -93,6 +93,7 @@ def test_each_kind_of_depth_has_its_error(connect: Connect, any_queue: QueueTabl
     numbers = any_queue.send_numbered([Message()] * 5)
     any_queue.take(numbers[1:4])
     assert depth(any_queue).messages == 2
+    assert depth(any_queue, after=numbers[0]).messages == 1
     assert depth(any_queue, "quick").messages == 5
     with connect() as other, other.transaction():
         QueueTable(other, any_queue.address).send([Message()])

@@ -24,6 +24,7 @@ from airflow_sqlqueue.messages.routing import endpoint_table
 from airflow_sqlqueue.options import whole_numbers
 from airflow_sqlqueue.queue.browsing import find
 from airflow_sqlqueue.queue.delayed.table import DelayedTable, _when
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.errors.actions import ACTIONS, action_named
 from airflow_sqlqueue.queue.errors.editing import check_headers
 from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
@@ -139,6 +140,9 @@ def sent(messages: Any) -> list[Message]:
             ConfigurationError,
             "connection is .* str: give one of type Connection",
         ),
+        (lambda: depth(NOTHING, limit=-1), ConfigurationError, "limit is -1: give a number of messages, 0 or more"),
+        (lambda: depth(NOTHING, "quick", limit=1), ConfigurationError, "A part of a queue is counted exactly"),
+        (lambda: depth(NOTHING, "catalog", after=1), ConfigurationError, "leave out limit and after, or 'catalog'"),
         (lambda: find(NOTHING, MAPPING), ConfigurationError, "where is .* dict: give one of type MessageFilter"),
         (lambda: whole_numbers("row_versions", "57"), ConfigurationError, "row_versions is '57': give a list of whole"),
         (lambda: ErrorFilter(message_ids=TEXT), ConfigurationError, "message_ids takes a set of texts"),

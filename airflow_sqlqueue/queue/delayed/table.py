@@ -18,6 +18,7 @@ from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, ResolvedAddress, e
 from airflow_sqlqueue.options import whole_numbers
 from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, is_last
 from airflow_sqlqueue.queue.sending import chunks, headers_text
+from airflow_sqlqueue.queue.table_access import check_limit
 from airflow_sqlqueue.queue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.queue.tables.reading import read_layout
 from airflow_sqlqueue.queue.window import padded_chunks, placeholders
@@ -133,8 +134,7 @@ class DelayedTable:
 
         Raises :class:`ConfigurationError` for a limit below zero.
         """
-        if not isinstance(limit, int) or limit < 0:
-            raise ConfigurationError(f"limit is {limit!r}: give a number of messages, 0 or more.")
+        check_limit(limit)
         return list(islice(self.scan(), min(limit, sys.maxsize)))
 
     def scan(self) -> Iterator[DelayedMessage]:
