@@ -289,11 +289,12 @@ class BulkAction:
                 self._blocked[target] = refused.reason
             elif len(chunk) > 1:
                 return sum(self._handle_or_leave(target, [message]) for message in chunk)
-            elif refused.reason is StayReason.REFUSED and target not in self._accepting:
+            elif refused.reason is StayReason.REFUSED:
                 self._refused[target] += 1
-                if self._refused[target] >= forwarding.REFUSALS:
+                if target not in self._accepting and self._refused[target] >= forwarding.REFUSALS:
                     self._blocked[target] = refused.reason
-            if refused.reason is not StayReason.MALFORMED:
+            # The log names the first ones; the result has the number of all.
+            if refused.reason is not StayReason.MALFORMED and self._refused[target] <= forwarding.REFUSALS:
                 left = count_of(len(chunk), "message")
                 log.warning("%s left in %s: %s", left, self._source.name, _sentence(refused.__cause__))
             self._leave(refused.reason, len(chunk))

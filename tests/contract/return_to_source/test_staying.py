@@ -152,6 +152,7 @@ def test_refused_messages_close_their_queue_only_where_it_accepts_none(
     done = give_back(error, rows_per_transaction=2)
     assert (done.messages, done.left) == (2, {"the server refused the message": 12})
     assert bodies(sales) == [b"ok", b"z"]
+    assert caplog.text.count("1 message left in error@") == 6, "the log names no more"
     caplog.clear()
     assert give_back(error, rows_per_transaction=2).left == done.left
     assert caplog.text.count("1 message left in error@") == 6, "the others are not tried"
