@@ -69,6 +69,8 @@ def test_url(own_server: FakeServer) -> None:
     assert urlsplit(own_server.url()).path == "/First", "the first of its databases"
     assert FakeServer(databases=[]).url().partition("?")[0].endswith("/master")
     assert "@[::1]:1/" in FakeServer(host="::1", port=1).url()
+    with pytest.raises(FakeServerError, match=r"databases is the text 'shop': give a list, \['shop'\]"):
+        FakeServer(databases="shop")
 
 
 def test_a_crashed_connection_leaves_the_others_open(own_server: FakeServer) -> None:

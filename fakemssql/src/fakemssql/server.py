@@ -67,6 +67,8 @@ class FakeServer:
         read_committed_snapshot: bool | None = None,
         startup_timeout: float = 60.0,
     ) -> None:
+        if isinstance(databases, str):
+            raise FakeServerError(f"databases is the text {databases!r}: give a list, [{databases!r}].")
         self.host, self.port, self.user = host, port, user
         self.password = password or data_folder.strong_password()
         self.databases = tuple(databases) or ("master",)
