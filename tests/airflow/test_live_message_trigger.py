@@ -64,7 +64,8 @@ class Triggerer:
     def __init__(self) -> None:
         from airflow.triggers.shared_stream import SharedStreamManager
 
-        self.manager = SharedStreamManager(ack_timeout=60)
+        self.now = 0.0
+        self.manager = SharedStreamManager(ack_timeout=1, _now=lambda: self.now)
         self.stored: list[tuple[int, Any]] = []
         self.unconfirmed: list[int] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -160,6 +161,31 @@ def test_unstored_events_are_back_in_the_queue_when_the_triggerer_ends(hook: Any
             await until(lambda: hook.depth(queue_name).messages == 0)
 
     run_coroutine(story)
+
+
+def test_a_message_whose_event_one_of_two_triggers_does_not_store_comes_again(
+    hook: Any, queue_name: str, make: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.setattr(poller, "random_pause", lambda _: 0.05)
+    hook.send(queue_name, [order()])
+
+    async def story() -> None:
+        async with triggerer(make(), make(headers=["Shop.Order"])) as running:
+            await running.events(2)
+            of_first = [number for number, _ in running.stored].index(0)
+            running.manager.confirm_persisted([running.unconfirmed[of_first]])
+            running.unconfirmed = []
+            running.now += 2
+            await running.events(3)
+            assert [(number, payload["row_version"]) for number, payload in running.stored[2:]] == [(0, 1)]
+            running.confirm()
+            await until(lambda: hook.depth(queue_name).messages == 0)
+            hook.send(queue_name, [order()])
+            await running.events(4)
+
+    run_coroutine(story)
+    said = "".join(capfd.readouterr())
+    assert said.count("Airflow did not store every event in time") == said.count("is not watched") == 1
 
 
 def test_unaccepted_and_unreadable_messages_go_to_the_error_queue(

@@ -15,6 +15,7 @@ from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.operators import (
     SqlQueueDrainOperator,
     SqlQueueForwardOperator,
+    SqlQueuePublishOperator,
     SqlQueuePurgeOperator,
     SqlQueueRequeueOperator,
     SqlQueueReturnToSourceOperator,
@@ -67,6 +68,18 @@ def test_sent_forwarded_and_purged_messages_are_counted(
     SqlQueuePurgeOperator(**options, confirm=True).execute(context())
     assert statsd.named("purge.messages") == {tags: 3}
     assert statsd.named("backlog.messages") == {tags: 0}
+
+
+def test_events_and_their_copies_are_counted(
+    hook: SqlQueueHook, queue_name: str, more: Callable[[], str], context: Any, statsd: Any
+) -> None:
+    topic = f"Metrics.{queue_name}"
+    for name in (queue_name, more()):
+        hook.create_queue(name, subscriptions=True)
+        hook.client.subscriptions.subscribe(name, [topic])
+    SqlQueuePublishOperator(task_id="t", message_type=topic, messages=[{}] * 3).execute(context())
+    assert list(statsd.named("publish.messages").values()) == [3]
+    assert list(statsd.named("publish.copies").values()) == [6]
 
 
 def test_a_send_that_is_repeated_is_counted_once(queue_name: str, tags: str, context: Any, statsd: Any) -> None:
