@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.queue.tables.own import lock_name
@@ -137,6 +138,18 @@ class BatchLocks:
 
     def _query(self, name: str) -> Query:
         return query(name, catalog=identifier(self._catalog))
+
+
+@contextmanager
+def batch_lock(session: Session, catalog: str, batch_id: uuid.UUID) -> Iterator[bool]:
+    """Lock a batch for the block through a session; False, without a wait, if another one holds the lock."""
+    names, resource = {"catalog": identifier(catalog)}, _resource(session, batch_id)
+    taken = session.value(query("ledger.lock_batch", **names), resource, 0) >= 0
+    try:
+        yield taken
+    finally:
+        if taken:
+            session.run(query("ledger.release_batch", **names), resource)
 
 
 def _resource(session: Session, batch_id: uuid.UUID) -> str:

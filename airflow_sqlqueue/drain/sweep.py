@@ -1,9 +1,10 @@
 """Sweep: remove files of a staging folder that no batch lists, and finished batches that are past their retention.
 
-States and not clocks decide what a sweep removes. Once a batch is sealed no part can be added, so a file that it does
-not list is an orphan for good. In an open batch such a file may belong to a part whose COMMIT is still to come, however
-long its worker has been stopped, so the sweep touches no file of an open batch. Files are listed before the ledger is
-read. The table of staged messages has no orphans: a rollback removes the rows of its part.
+States and not clocks decide what a sweep removes. Once a batch is sealed no drain can add a part, so a file that it
+does not list is an orphan for good, unless an erasure has written it, which holds the lock on the batch until its
+COMMIT. In an open batch such a file may belong to a part whose COMMIT is still to come, however long its worker has
+been stopped, so the sweep touches no file of an open batch. Files are listed before the ledger is read. The table of
+staged messages has no orphans: a rollback removes the rows of its part.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from airflow_sqlqueue.drain.batches import BatchInfo, batches
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.locks import batch_lock
 from airflow_sqlqueue.drain.manifest import FINISHED, batch_of
 from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
@@ -113,19 +116,31 @@ class _Sweep:
             return
         if batch is not None and batch.state == "open":
             return
-        # Files that belong to no part, the manifest and payloads, stay as long as their batch.
-        listed = {None, *(part.id for part in self._ledger.parts(batch.batch_id))} if batch is not None else set()
-        orphans = [file for file in files if file.part_id not in listed]
         is_done = batch is not None and batch.batch_id in self._done
         if is_done:
             self._remove(staging, files)
-            self._swept.orphans += len(orphans)
-        else:
-            old = [file for file in orphans if file.modified is not None and file.modified <= self._before]
-            self._remove(staging, old)
+            self._swept.orphans += len(self._orphans(batch, files))
+        elif self._old(batch, files):
+            with self._lock(batch) as is_free:
+                old = self._old(batch, files) if is_free else []
+                self._remove(staging, old)
             self._swept.orphans += len(old)
         if not self._options.dry_run and (is_done or batch is None):
             remove_folder(staging, folder)
+
+    def _orphans(self, batch: BatchInfo | None, files: Iterable[StagedFile]) -> list[StagedFile]:
+        # Files that belong to no part, the manifest and payloads, stay as long as their batch.
+        listed = {None, *(part.id for part in self._ledger.parts(batch.batch_id))} if batch is not None else set()
+        return [file for file in files if file.part_id not in listed]
+
+    def _old(self, batch: BatchInfo | None, files: Iterable[StagedFile]) -> list[StagedFile]:
+        orphans = self._orphans(batch, files)
+        return [file for file in orphans if file.modified is not None and file.modified <= self._before]
+
+    def _lock(self, batch: BatchInfo | None) -> AbstractContextManager[bool]:
+        if batch is None:
+            return nullcontext(True)
+        return batch_lock(self._ledger.session, self._ledger.catalog, batch.batch_id)
 
     def _remove(self, staging: StagingFolder, files: Iterable[StagedFile]) -> None:
         for file in files:

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.batches import batches, recorded_batch
 from airflow_sqlqueue.drain.erase import EraseRequest, EraseResult, erase
+from airflow_sqlqueue.drain.erased_parts import FileEraser
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import LISTED_BYTES, Batch
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.sweep import SweepResult, sweep
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchMismatchError,
@@ -332,8 +335,6 @@ def test_a_batch_that_changes_meanwhile_is_left_as_it_was(
 ) -> None:
     send(queue, 6)
     batch = drain(connect, queue, staging, PARTS).batch
-    from airflow_sqlqueue.drain.erased_parts import FileEraser
-
     rewrite = FileEraser.rewrite
 
     def consumed_meanwhile(*arguments: Any) -> Any:
@@ -347,6 +348,25 @@ def test_a_batch_that_changes_meanwhile_is_left_as_it_was(
     monkeypatch.undo()
     done = erased(batch, headers={"Person": "b"})
     assert (done.messages, done.files) == (2, 2), "the file of the failed call, and the old one"
+
+
+def test_a_sweep_beside_an_erasure_leaves_the_files_that_it_will_list(
+    connect: Connect, queue: QueueTable, ledger: Ledger, staging: StagingFolder, erased: Erase, monkeypatch: Any
+) -> None:
+    send(queue, 6)
+    batch = drain(connect, queue, staging, PARTS).batch
+    rewrite, now = FileEraser.rewrite, SweepOptions(grace=timedelta(0))
+
+    def swept_meanwhile(*arguments: Any) -> Any:
+        written = rewrite(*arguments)
+        with connect() as session:
+            assert sweep(Ledger(session, ledger.catalog), staging, now) == SweepResult()
+        return written
+
+    monkeypatch.setattr(FileEraser, "rewrite", swept_meanwhile)
+    assert erased(batch, headers={"Person": "b"}).messages == 2
+    assert numbers(connect, ledger, batch) == [0, 2, 3, 5]
+    assert sweep(ledger, staging, now).files == 0
 
 
 def test_an_erasure_needs_a_condition() -> None:
