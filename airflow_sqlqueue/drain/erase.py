@@ -154,8 +154,9 @@ def erase(
     """Erase messages from staged batches. Repeatable: a call that was interrupted is finished by the next one.
 
     ``staging`` as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`. Raises :class:`TransactionError`
-    inside a transaction; for a named batch :class:`BatchNotFoundError` if it is unknown, :class:`BatchError` if it is
-    open, and :class:`BatchMismatchError` or :class:`StagingError` if its files cannot be read.
+    inside a transaction; :class:`BatchNotFoundError` where there is no ledger; for a named batch too if it is unknown,
+    :class:`BatchError` if it is open, and :class:`BatchMismatchError` or :class:`StagingError` if its files cannot be
+    read.
     """
     if ledger.session.in_transaction:
         raise TransactionError("Files are removed, which no rollback brings back: erase outside the transaction.")
@@ -184,13 +185,13 @@ def erase(
 
 
 def _chosen(ledger: Ledger, request: EraseRequest, result: EraseResult) -> Iterator[uuid.UUID]:
-    exists = ledger.exists()
-    if exists:
-        ledger.create()
+    # Without a ledger that this login sees, "nothing to erase" could be wrong.
+    ledger.require()
+    ledger.create()
     for batch_id in request.batch_ids or ():
         if ledger.find(batch_id).state == "open":
             raise BatchError(f"Batch {batch_id} is still open: run its drain to the end first; nothing was erased.")
-    for info in batches(ledger) if exists else ():
+    for info in batches(ledger):
         if request.batch_ids is None and info.state == "open":
             result.skipped[info.batch_id] = "it is open"
         elif request.batch_ids is None or info.batch_id in request.batch_ids:

@@ -109,6 +109,14 @@ class Ledger(OwnTable):
         for definition in ledger_definitions(self.catalog, self.schema):
             ensure(self.session, definition)
 
+    def require(self) -> None:
+        """Raise :class:`BatchNotFoundError` where there is no ledger, or the login may not see it."""
+        if not self.exists():
+            raise BatchNotFoundError(
+                f"There is no ledger {self.schema!r} in the database {self.catalog!r}, or the login may not see it: "
+                "nothing was done; check the connection, and name the queue of batches in another database."
+            )
+
     def open(
         self,
         batch_id: uuid.UUID,

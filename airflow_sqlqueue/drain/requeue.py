@@ -18,7 +18,6 @@ from airflow_sqlqueue.drain.streams import StreamTable, copy_of_stream, stream_i
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchMismatchError,
-    BatchNotFoundError,
     LockTimeoutError,
 )
 from airflow_sqlqueue.messages.routing import AddressResolver
@@ -166,8 +165,7 @@ def release_stream(ledger: Ledger, locks: BatchLocks, name: str, *, accept_dupli
 
 
 def _find(ledger: Ledger, batch_id: uuid.UUID) -> LedgerEntry:
-    if not ledger.exists():
-        raise BatchNotFoundError(f"There is no ledger in {ledger.catalog!r} to know batch {batch_id}: check the queue.")
+    ledger.require()
     return ledger.find(batch_id)
 
 

@@ -63,12 +63,17 @@ def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOp
     so that the next sweep completes an interrupted one. A batch with files in another staging folder stays in the
     ledger; without ``staging`` every batch with files stays. A sweep may run beside drains and other sweeps.
 
-    Raises :class:`StagingError` for a file that cannot be listed or removed, and :class:`TransactionError` inside a
-    transaction: no rollback brings files back.
+    Raises :class:`StagingError` for a file that cannot be listed or removed, :class:`TransactionError` inside a
+    transaction: no rollback brings files back, and with ``unknown`` :class:`BatchNotFoundError` where there is no
+    ledger.
     """
     if ledger.session.in_transaction:
         raise TransactionError("A sweep removes files, which no rollback brings back: call it outside the transaction.")
-    swept = _Sweep(ledger, staging, SweepOptions.or_default(options)).run()
+    options = SweepOptions.or_default(options)
+    if options.unknown:
+        # Otherwise every batch would be unknown.
+        ledger.require()
+    swept = _Sweep(ledger, staging, options).run()
     log.info(
         "Swept %s: %s of %s, %s, %s",
         *(staging.uri if staging else "the ledger", count_of(swept.files, "file"), size_of(swept.bytes)),

@@ -379,6 +379,13 @@ def test_an_erasure_needs_a_condition() -> None:
     assert "b@shop" not in repr(EraseRequest(fields={"Email": "b@shop"}, key=KEY))
 
 
+def test_an_erasure_without_a_ledger_is_refused(queue: QueueTable, locks: BatchLocks) -> None:
+    """A login that may not see the ledger would report that there is nothing to erase."""
+    ledger = Ledger(queue.session, queue.address.catalog, "no ledger here")
+    with pytest.raises(BatchNotFoundError, match="or the login may not see it: nothing was done"):
+        erase(ledger, locks, EraseRequest(message_ids=["m"]))
+
+
 def test_an_erasure_is_no_part_of_a_transaction(ledger: Ledger, erased: Erase) -> None:
     with ledger.session.transaction(), pytest.raises(TransactionError, match="erase outside the transaction"):
         erased(message_ids=["m1"])

@@ -218,13 +218,16 @@ def test_the_next_sweep_completes_one_that_died_between_files_and_ledger(
 
 
 def test_files_of_unknown_batches_stay_unless_unknown_is_given(
-    queue: QueueTable, drain: DrainIt, staging: StagingFolder
+    queue: QueueTable, drain: DrainIt, staging: StagingFolder, schema: str
 ) -> None:
     """Two databases may stage in one folder: a batch unknown to one may be a sealed batch of the other."""
     batch = drain(30, staging=staging)
-    other = Ledger(queue.session, queue.address.catalog, "no ledger here")
+    other = Ledger(queue.session, queue.address.catalog, schema)
     assert sweep(other, staging, NOW) == SweepResult(unknown=2)
+    with pytest.raises(BatchNotFoundError, match=r"no ledger .* or the login may not see it: nothing was done"):
+        sweep(other, staging, replace(NOW, unknown=True))
     assert staged(staging) == set(batch.paths)
+    other.create()
     assert sweep(other, staging, replace(NOW, unknown=True, grace=timedelta(days=1))) == SweepResult()
     assert sweep(other, staging, replace(NOW, unknown=True)).orphans == 2
     assert staged(staging) == set()
