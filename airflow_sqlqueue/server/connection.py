@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from codecs import utf_16_le_decode
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import closing
 from datetime import datetime
 from hashlib import sha256
@@ -55,7 +58,7 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
             "text: correct it."
         )
     try:
-        connection = _connect(text, settings)
+        connection = _interruptible(lambda: _connect(text, settings))
         if not autocommit:
             connection.autocommit = False
     except pyodbc.Error as error:
@@ -67,6 +70,36 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
     connection.setdecoding(pyodbc.SQL_WMETADATA, encoding="utf-16")
     _accept_any_text(connection)
     return connection
+
+
+def _interruptible(connect: Callable[[], pyodbc.Connection]) -> pyodbc.Connection:
+    """Connect in a thread of its own if this is the main thread, in which Python runs the handlers of signals.
+
+    A handler's exception (Ctrl-C, a task's time limit) inside pyodbc's connect would be dropped, or become a
+    SystemError, and the driver takes the signal for a server that does not answer. A connection that is made after such
+    an exception is closed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return connect()
+    outcome: Future[pyodbc.Connection] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(connect())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="connecting", daemon=True).start()
+    try:
+        return outcome.result()
+    finally:
+        if not outcome.done():
+            outcome.add_done_callback(_close)
+
+
+def _close(outcome: Future[pyodbc.Connection]) -> None:
+    if outcome.exception() is None:
+        outcome.result().close()
 
 
 def _connect(text: str, settings: ConnectionSettings) -> pyodbc.Connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import socket
 import threading
 import uuid
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.cli.signals import on_signals
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import (
     LoginFailedError,
@@ -26,6 +28,7 @@ from airflow_sqlqueue.errors import (
     UntrustedServerError,
 )
 from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
@@ -214,6 +217,33 @@ def test_a_server_that_stops_while_encryption_is_agreed_on_is_waited_for(setting
         with pytest.raises(ServerUnreachableError):
             QueueClient(there).ping()
         listener.shutdown(socket.SHUT_RDWR)
+
+
+class _Stopped(BaseException):
+    """What a signal's handler raises."""
+
+
+def test_a_signal_ends_a_wait_for_the_server_to_connect(settings: ConnectionSettings) -> None:
+    """Within the driver its exception was dropped: the server seemed to be away."""
+
+    def stop(*_: Any) -> None:
+        raise _Stopped
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, on_signals(stop, signal.SIGUSR1):
+
+        def begin_to_connect() -> None:
+            is_begun = False
+            while not is_begun:
+                client, _ = listener.accept()
+                with client:
+                    # The first one only looks whether the port is open.
+                    if is_begun := bool(client.recv(1)):
+                        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        threading.Thread(target=begin_to_connect, daemon=True).start()
+        there = replace(settings, host="127.0.0.1", port=listener.getsockname()[1], login_timeout=30)
+        with pytest.raises(_Stopped):
+            open_connection(there)
 
 
 def test_a_transaction_whose_server_is_gone_answers_no_ping(settings: ConnectionSettings) -> None:
