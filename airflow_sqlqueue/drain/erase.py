@@ -100,7 +100,8 @@ class EraseResult:
     :param unread: the number of messages for which a condition on headers or fields could not be checked, because the
         headers or the body cannot be parsed, or a value stands where a path names an object. They stay.
     :param skipped: the ids of batches from which nothing was erased, each with the reason: it is open, a task works on
-        it, it has messages to erase and payloads of the data bus beside its parts, or its files cannot be read.
+        it, others have locked it, as to put it back, it has messages to erase and payloads of the data bus beside its
+        parts, or its files cannot be read.
     :param files: the number of files that were removed.
     """
 
@@ -191,11 +192,16 @@ def _chosen(ledger: Ledger, request: EraseRequest, result: EraseResult) -> Itera
     for batch_id in request.batch_ids or ():
         if ledger.find(batch_id).state == "open":
             raise BatchError(f"Batch {batch_id} is still open: run its drain to the end first; nothing was erased.")
-    for info in batches(ledger):
-        if request.batch_ids is None and info.state == "open":
-            result.skipped[info.batch_id] = "it is open"
-        elif request.batch_ids is None or info.batch_id in request.batch_ids:
-            yield info.batch_id
+    found = {info.batch_id: info for info in batches(ledger)}
+    for batch_id in dict.fromkeys((*found, *ledger.ids())):
+        if request.batch_ids is not None and batch_id not in request.batch_ids:
+            continue
+        if batch_id not in found:
+            result.skipped[batch_id] = "others have locked it"
+        elif found[batch_id].state == "open":
+            result.skipped[batch_id] = "it is open"
+        else:
+            yield batch_id
 
 
 class _Erasure:

@@ -227,6 +227,10 @@ class Ledger(OwnTable):
         found = self.session.run(self.query("ledger.beginning"), len(text), text) if self.exists() else []
         return [uuid.UUID(str(batch_id)) for (batch_id,) in found]
 
+    def ids(self) -> list[uuid.UUID]:
+        """Return the ids of all batches, also of those that others have locked."""
+        return [uuid.UUID(str(batch_id)) for (batch_id,) in self.session.run(self.query("ledger.ids"))]
+
     def unfinished(self, owner: uuid.UUID) -> list[uuid.UUID]:
         """Return the open and the sealed batches of all runs of a task, in the order in which they were opened."""
         return [

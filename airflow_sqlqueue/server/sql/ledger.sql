@@ -188,6 +188,10 @@ WHERE LEFT(UPPER(CAST([BatchId] AS char(36))), ?) = ? ORDER BY [BatchId];
 SELECT TOP (?) n.[BatchId] FROM {batch} AS n WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 ORDER BY n.[OpenedAt] DESC, n.[BatchId]
 
+-- ids: list the ids of all batches
+-- NOLOCK: it has those too that the list leaves out.
+SELECT [BatchId] FROM {batch} WITH (NOLOCK);
+
 -- requeue: mark the batch requeued
 -- The first statement of the transaction that sends the rows: another requeue, or marking as consumed, waits for its
 -- end. UPDLOCK makes the statement wait for a running seal. With optimized locking and READ_COMMITTED_SNAPSHOT the

@@ -231,6 +231,18 @@ def test_a_batch_that_a_task_works_on_is_skipped(connect: Connect, queue: QueueT
     assert erased(batch, headers={"Person": "b"}).messages == 2
 
 
+def test_a_batch_that_is_being_put_back_is_skipped(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, erased: Erase
+) -> None:
+    person = uuid.uuid4().hex
+    queue.send(message(n, person) for n in range(2))
+    first, second = (drain(connect, queue, staging, replace(PARTS, max_messages=1)).batch.uuid for _ in range(2))
+    with connect() as session, session.transaction():
+        requeue(Ledger(session, queue.address.catalog), first)
+        done = erased(headers={"Person": person})
+    assert (done.batches, done.skipped[first]) == ([second], "others have locked it")
+
+
 def test_hashed_values_are_found_with_the_key(
     connect: Connect, queue: QueueTable, ledger: Ledger, staging: StagingFolder, erased: Erase
 ) -> None:
