@@ -139,25 +139,26 @@ def _drain(
     if not quiet and (waiting.total or resumed):
         note(f"Batch {batch_id}")
     resume = ["sqlqueue", "drain", queue_name, *command, "--batch-id", str(batch_id)]
-    with (
-        explained(client, queue_name, batch_id, resume),
-        client.batches.locks(queue_name) as locks,
-        progress_bar("Draining", min(waiting.total, request.options.max_messages or waiting.total)) as update,
-    ):
-        if not locks.take(batch_id):
-            raise BatchError(f"Batch {batch_id} is being worked on: stop its task first, or wait for its end.")
-        result = queue.drain(
-            folder,
-            replace(request, batch_id=batch_id),
-            stage=stage,
-            on_progress=lambda done: update(
-                done.rows - done.earlier, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"
-            ),
-        )
-        is_gone = resumed is None and _forget_empty(client, batch_id, queue_name)
-    values = {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
-    if fetch is not None and not is_gone:
-        values["payloads"] = _fetched(fetch, client, result.batch, resume)
+    # An erasure leaves a locked batch: it would search no payload that is fetched later.
+    with client.batches.locks(queue_name) as locks:
+        with (
+            explained(client, queue_name, batch_id, resume),
+            progress_bar("Draining", min(waiting.total, request.options.max_messages or waiting.total)) as update,
+        ):
+            if not locks.take(batch_id):
+                raise BatchError(f"Batch {batch_id} is being worked on: stop its task first, or wait for its end.")
+            result = queue.drain(
+                folder,
+                replace(request, batch_id=batch_id),
+                stage=stage,
+                on_progress=lambda done: update(
+                    done.rows - done.earlier, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"
+                ),
+            )
+            is_gone = resumed is None and _forget_empty(client, batch_id, queue_name)
+        values = {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
+        if fetch is not None and not is_gone:
+            values["payloads"] = _fetched(fetch, client, result.batch, resume)
     if is_gone and not quiet:
         note(f"Nothing was drained from {result.batch.queue}, so no batch is left.")
     return {**values, "batch_id": None, "state": None} if is_gone else values

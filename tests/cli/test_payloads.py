@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from airflow_sqlqueue import QueueClient
-from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.cli.drain import _drain
+from airflow_sqlqueue.drain.erase import EraseRequest
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.endpoint.databus.payload_file import PayloadsResult
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from tests.cli.runner import answer, sqlqueue
 from tests.payloads import KEY, names, new_key, put
 
@@ -46,6 +52,20 @@ def test_a_drain_whose_data_bus_was_away_is_resumed(url: str, name: str, tmp_pat
     put(share, KEY, b"1")
     done = answer(*shlex.split(shown.partition(" Error:")[0]), url=url)
     assert (done["messages"], done["payloads"]["fetched"]) == (1, 1)
+
+
+def test_an_erasure_leaves_a_batch_whose_payloads_are_being_fetched(url: str, name: str, tmp_path: Path) -> None:
+    """Payloads that come after it would stay."""
+    client, skipped = QueueClient.from_url(url), []
+    client.queue(name).send([Message({**names(Picture=KEY), HeaderNames.MESSAGE_ID: name})])
+
+    def fetch(client: QueueClient, batch: Batch) -> PayloadsResult:
+        done = client.batches.erase(EraseRequest(message_ids=[name], batch_ids=[batch.uuid]))
+        skipped.append(done.skipped == {batch.uuid: "a task works on it"})
+        return PayloadsResult(batch.batch_id)
+
+    _drain(client, name, StagingFolder.of(tmp_path), "files", DrainRequest(), None, [], fetch, quiet=True)
+    assert skipped == [True]
 
 
 def test_an_empty_queue_has_no_payloads(url: str, name: str, tmp_path: Path) -> None:
