@@ -7,7 +7,7 @@ before they are read, or it begins again behind them; bodies with unknown fields
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
 
@@ -18,7 +18,7 @@ from pyarrow import json
 from airflow_sqlqueue.bodies import misfits
 from airflow_sqlqueue.bodies.coercion import Coercion, Columns
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse
-from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of, widest_item
+from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of, widest_item, width
 from airflow_sqlqueue.bodies.tree import ALWAYS, GROWTH, MAX_NODES
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
 from airflow_sqlqueue.errors import BodyError
@@ -26,6 +26,9 @@ from airflow_sqlqueue.messages.envelope import cloud_events
 
 BLOCK_BYTES = 16 * 1024 * 1024
 """Bytes of bodies that are parsed at once."""
+
+_MOST_VALUES = 1 << 24
+"""Values in columns, nulls as well, that bodies take together: some bytes of a body may take thousands."""
 
 _ONE_BY_ONE = 16
 """Bodies that are parsed in the time of one call of Arrow's reader."""
@@ -83,6 +86,19 @@ class BodyParser:
         if not {"$id", "$ref", "$values"}.isdisjoint(self._names) or "$type" in self._fields:
             # Whether it is a field or metadata, the rule of one body says.
             self._marks = ['"$', r"\u0024"]
+
+    def portions(self, bodies: pa.Array) -> Iterator[tuple[int, int]]:
+        """Yield the first body and the number of those that are parsed at once: their columns have a bounded size."""
+        values = pa.repeat(width(self._schema), len(bodies))
+        if self._widest:
+            # Where items begin, in JSON and in XML; others count as well.
+            items = pc.multiply(pc.count_substring_regex(bodies, "[{<]|null"), self._widest)
+            most = pc.max_element_wise(pc.multiply(pc.binary_length(bodies), GROWTH), ALWAYS)
+            values = pc.add(values, pc.fill_null(pc.min_element_wise(items, most), 0))
+        numbers, start = pc.divide(pc.cumulative_sum(values), _MOST_VALUES), 0
+        for count in pc.value_counts(numbers).field("counts").to_pylist():
+            yield start, count
+            start += count
 
     def parse(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
         """Return the fields of each body, what did not fit as JSON by path, and the reason if it is not parsed."""

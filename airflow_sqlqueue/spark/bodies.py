@@ -112,12 +112,14 @@ def _parsed(
 
     parser = BodyParser(schema, rescues=rescued, max_bytes=max_bytes)
     for batch in batches:
-        bodies, content_types, in_file = batch.columns[kept:]
-        parsed = parser.parse(bodies.cast(pa.binary()), content_types.cast(pa.string()))
-        reasons = pc.if_else(in_file, "file", parsed.field("unparsed"))
-        own = [parsed.field("rescued"), reasons] if rescued else [reasons]
-        columns = [*batch.columns[:kept], *pc.struct_field(parsed, "fields").flatten(), *own]
-        yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
+        for start, count in parser.portions(batch.column(kept).cast(pa.binary())):
+            part = batch.slice(start, count)
+            bodies, content_types, in_file = part.columns[kept:]
+            parsed = parser.parse(bodies.cast(pa.binary()), content_types.cast(pa.string()))
+            reasons = pc.if_else(in_file, "file", parsed.field("unparsed"))
+            own = [parsed.field("rescued"), reasons] if rescued else [reasons]
+            columns = [*part.columns[:kept], *pc.struct_field(parsed, "fields").flatten(), *own]
+            yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 
 
 def _selected(schema: Struct, names: Sequence[str]) -> Struct:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from airflow_sqlqueue.bodies import arrow_parser
 from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
 from airflow_sqlqueue.bodies.inference import struct_of
@@ -781,6 +782,24 @@ def test_items_do_not_take_much_room_of_little(item: bytes, beside: int) -> None
     found = parsed([good, wide % b",".join([item] * 40_000), *[good] * beside, few], schema)
     assert [row["unparsed"] for row in found] == [None, "size", *[None] * beside, None]
     assert [row["fields"]["b"] for row in found if row["fields"]] == [7] * (beside + 2)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "item"),
+    [*((b'{"a":[%s]}', each) for each in ITEMS.values()), (b"<M>%s</M>", b"<a/>")],
+    ids=[*ITEMS, "XML"],
+)
+def test_many_bodies_do_not_take_much_room_of_little(
+    monkeypatch: pytest.MonkeyPatch, pattern: bytes, item: bytes
+) -> None:
+    monkeypatch.setattr(arrow_parser, "_MOST_VALUES", 200_000)
+    wide = pattern % (b"" if b"<" in pattern else b",").join([item] * 130)
+    bodies = pa.array([*[wide] * 9, None, b"", *[b"{}"] * 100])
+    found = list(BodyParser(struct({"a": listed(WIDE), "b": "long"})).portions(bodies))
+    assert [start for start, _ in found] == [sum(count for _, count in found[:number]) for number in range(len(found))]
+    assert sum(count for _, count in found) == len(bodies)
+    assert max(count for start, count in found if start < 6) <= 4
+    assert [count for _, count in BodyParser(WIDE).portions(bodies)] == [len(bodies)]
 
 
 def test_items_may_have_as_many_values_as_their_body() -> None:

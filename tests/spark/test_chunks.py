@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_sqlqueue.bodies import arrow_parser
 from airflow_sqlqueue.bodies.extension import extended
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, array, fields_of, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.spark import bodies as spark_bodies
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED
 from airflow_sqlqueue.spark.message_tables import chunks as parsed
 from airflow_sqlqueue.spark.message_tables import samples
@@ -171,6 +173,25 @@ def test_blocks_and_chunks_are_bounded(monkeypatch: Any) -> None:
     chunks = packed({"Shop.A": struct({"a": "long"})}, [rows_of(given)], new=False)
     assert sum(chunk["messages"] for chunk in chunks) == 1_000
     assert max(chunk["messages"] for chunk in chunks) < 30
+
+
+def test_bodies_whose_columns_take_much_room_are_parsed_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = struct({"a": array(struct({f"f{number}": "long" for number in range(500)}))})
+    monkeypatch.setattr(arrow_parser, "_MOST_VALUES", 200_000)
+    seen: list[int] = []
+    parse = arrow_parser.BodyParser.parse
+    monkeypatch.setattr(
+        arrow_parser.BodyParser, "parse", lambda self, *given: seen.append(len(given[0])) or parse(self, *given)
+    )
+    rows = rows_of([("Shop.A", None, b'{"a":[%s]}' % b",".join([b"{}"] * 130))] * 9)
+    chunks = packed({"Shop.A": schema}, [rows], new=False)
+    columns = [rows["RowVersion"], rows["Body"], rows["content_type"], pa.repeat(False, 9)]
+    given = pa.RecordBatch.from_arrays(columns, list("abcd"))
+    parts = list(spark_bodies._parsed(schema, 1, True, LIMIT, iter([given])))
+    assert sum(chunk["messages"] for chunk in chunks) == 9
+    assert [number for part in parts for number in part.column(0).to_pylist()] == list(range(9))
+    assert sum(seen) == 18
+    assert max(seen) <= 4
 
 
 def test_statistics_of_two_samples_are_those_of_both() -> None:

@@ -100,7 +100,7 @@ class Packing:
                 if name is None or not self.types.matches(name):
                     without_table.append(group)
                 elif name in self.schemas:
-                    yield from self._parsed(name, group)
+                    yield from self._all_parsed(name, group)
                 elif self.unusable and file_stem(name) in self.unusable:
                     yield from self._unparsed(name, group, pa.repeat("schema", group.num_rows))
                 elif self.new_types:
@@ -120,12 +120,16 @@ class Packing:
             yield _chunk(REPORT, name, 0, json.dumps(report.to_values()).encode())
         self._reports = {}
 
-    def _parsed(self, name: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _all_parsed(self, name: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 
-        schema = self.schemas[name]
         if name not in self._parsers:
-            self._parsers[name] = BodyParser(schema, max_bytes=self.max_bytes)
+            self._parsers[name] = BodyParser(self.schemas[name], max_bytes=self.max_bytes)
+        for start, count in self._parsers[name].portions(bodies_of(rows)[0]):
+            yield from self._parsed(name, rows.slice(start, count))
+
+    def _parsed(self, name: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        schema = self.schemas[name]
         parsed = self._parsers[name].parse(*bodies_of(rows))
         rescued = parsed.field("rescued")
         reasons = pc.if_else(pc.is_valid(rows["BodyFile"]), "file", parsed.field("unparsed"))
