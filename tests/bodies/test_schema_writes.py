@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl  # noqa: F401 - loaded before the user changes, who may not read it
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,23 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()
     SchemaFolder(tmp_path).put(TYPE, struct({"a": "long"}))
     assert SchemaFolder(tmp_path).get(TYPE) == struct({"a": "long"})
+
+
+def test_all_who_may_write_to_the_folder_write_schemas() -> None:
+    """The lock, and what a killed process left, are files of another user."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (".lock", f"{TYPE}.json.new"):
+            Path(folder, name).touch(0o444)
+        os.chmod(folder, 0o777)
+        schemas = SchemaFolder(folder)
+        # Root may write to each file.
+        os.seteuid(user or 65_534)
+        try:
+            assert schemas.put(TYPE, struct({"a": "long"}), expected=None)
+        finally:
+            os.seteuid(user)
+        assert schemas.get(TYPE) == struct({"a": "long"})
 
 
 class OtherStore(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]

@@ -12,7 +12,7 @@ import random
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote
 
 from airflow_sqlqueue.bodies.extension import EMPTY, extended
@@ -155,14 +155,17 @@ class SchemaFolder:
         import fcntl
 
         # The lock ends with its process; its file stays.
-        with open(f"{self._folder.root}/.lock", "a") as lock:
+        with _opened(f"{self._folder.root}/.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self._has(stem, expected):
                 return False
             # A rename is at once; stores write an object at once.
             path = self._path(stem)
-            Path(f"{path}.new").write_bytes(text)
-            os.replace(f"{path}.new", path)
+            new = Path(f"{path}.new")
+            # A killed process of another user may have left it.
+            new.unlink(missing_ok=True)
+            new.write_bytes(text)
+            os.replace(new, path)
             return True
 
     def _put_in_store(self, stem: str, text: bytes, expected: Struct | None) -> bool:
@@ -225,6 +228,14 @@ class SchemaFolder:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"The {what} {stem}{_SUFFIX} is not JSON: mend or remove the file.") from error
+
+
+def _opened(path: str) -> IO[str]:
+    """Open a file for a lock; the one of another user, which a lock on a disk need not write, to read it."""
+    try:
+        return open(path, "a")
+    except PermissionError:
+        return open(path)
 
 
 def _folder_error(stem: str, what: str) -> ConfigurationError:
