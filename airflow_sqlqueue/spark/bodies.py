@@ -79,7 +79,33 @@ def parse_bodies(
     in_file = sf.col("BodyFile").isNotNull() if "BodyFile" in rows.columns else sf.lit(False)
     own = [each.alias(f"_{number}") for number, each in enumerate((*decoded(rows, decoders or {}), in_file))]
     result = result_schema(rows.select(*kept).schema, known, rescued=fields is None)
-    return rows.select(*kept, *own).mapInArrow(partial(_parsed, known, len(kept), fields is None, max_bytes), result)
+    return mapped(rows.select(*kept, *own), partial(_parsed, known, len(kept), fields is None, max_bytes), result)
+
+
+def mapped(rows: DataFrame, function: Callable[..., Any], schema: StructType) -> DataFrame:
+    """Return what a function for ``mapInArrow`` makes of rows.
+
+    Spark Connect writes the collation that its types of texts name into tables, also the default one, and other readers
+    of Delta Lake and the notes in files of Parquet do not know ``string collate UTF8_BINARY``.
+    """
+    if not type(rows).__module__.startswith("pyspark.sql.connect"):
+        return rows.mapInArrow(function, schema)
+    # The selection has the types of the server, the rows before it those that are given.
+    return rows.mapInArrow(function, _without_collation(schema)).select("*")
+
+
+def _without_collation(kind: Any) -> Any:
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+
+    if isinstance(kind, StructType):
+        fields = [(each, _without_collation(each.dataType)) for each in kind.fields]
+        return StructType([StructField(each.name, inner, each.nullable, each.metadata) for each, inner in fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_without_collation(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(_without_collation(kind.keyType), _without_collation(kind.valueType), kind.valueContainsNull)
+    # The plan then has no name, which means the default.
+    return StringType("") if kind == StringType() else kind
 
 
 def decoded(rows: DataFrame, decoders: Mapping[str, Callable[[Column], Column]]) -> tuple[Column, Column]:

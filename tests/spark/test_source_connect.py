@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.messages.message import Message
@@ -16,12 +17,13 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.versions.spark import STREAMS
 from tests.contract.conftest import run_sql
 
-SCRIPT = """
+SCRIPT = '''
 import json, os, sys, time, uuid
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark import finish_stream, register
+from airflow_sqlqueue.bodies.schemas import array, map_of, struct
+from airflow_sqlqueue.spark import finish_stream, parse_bodies, register
 
 if __name__ == "__main__":
     folder, queue = sys.argv[1:]
@@ -36,6 +38,12 @@ if __name__ == "__main__":
         spark.read.format("sqlqueue").options(queue=queue, colour="x").load().count()
     except Exception as error:
         found["said"] = "has no option 'colour'" in str(error)
+    body = spark.sql("""SELECT '{"a":"x","s":{"b":["y"]},"m":{"k":"z"}}' AS Body""")
+    schema = struct({"a": "string", "s": struct({"b": array("string")}), "m": map_of("string")})
+    parsed = parse_bodies(body, schema)
+    parsed.write.parquet(folder + "/parsed")
+    assert spark.read.schema(parsed.schema).parquet(folder + "/parsed").collect() == parsed.collect()
+    found["parsed"] = [tuple(row)[:2] for row in parsed.collect()]
     rows = spark.range(0, 10, 1, 1).selectExpr("CAST(id AS string) AS Body")
     for _ in range(2):
         rows.write.format("sqlqueue").options(queue=queue, sendId=queue).mode("append").save()
@@ -58,7 +66,7 @@ if __name__ == "__main__":
             raise
     spark.stop()
     print(json.dumps(found))
-"""
+'''
 
 
 @pytest.mark.spark
@@ -87,8 +95,12 @@ def test_all_of_it_works_and_the_login_shows_nowhere(
         "kind": "pyspark.sql.connect.session",
         "read": 30,
         "said": True,
+        "parsed": [["x", [["y"]]]],
         **({"streamed": 40, "claims": 1} if STREAMS.is_available else {}),
     }
+    (file,) = (tmp_path / "parsed").glob("*.parquet")
+    # Other readers do not know the collations that Spark writes.
+    assert b" collate " not in b"".join(pq.read_metadata(file).metadata.values())
     left = run_sql(queue.session, f"SELECT COUNT(*) FROM {queue.address.qualified_name}")[0][0]
     assert left == (0 if STREAMS.is_available else 40)
     log = "".join(file.read_text("utf-8") for file in (tmp_path / "log").rglob("*") if file.is_file())

@@ -19,7 +19,7 @@ from airflow_sqlqueue.errors import BodyError, ConfigurationError, SqlQueueError
 from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.messages.envelope import cloud_events
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
-from airflow_sqlqueue.spark.bodies import IF_UNPARSED, result_schema
+from airflow_sqlqueue.spark.bodies import IF_UNPARSED, mapped, result_schema
 from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS, PARSED, blocks, to_pack
 from airflow_sqlqueue.spark.message_tables.columns import as_fields, field_names
 from airflow_sqlqueue.spark.message_tables.packed import BodyForm, unparsed_schema, with_variant
@@ -187,7 +187,7 @@ def _rewritten(rows: DataFrame, schema: Struct) -> DataFrame:
     kept = [each for each in rows.columns if is_own_column(each) and each != RESCUED]
     result = result_schema(StructType([rows.schema[each] for each in kept]), schema, unparsed=False)
     columns = struct({each.name: each.dataType.jsonValue() for each in rows.schema if not is_own_column(each.name)})
-    found = rows.mapInArrow(Rewriting(schema, columns, kept), result)
+    found = mapped(rows, Rewriting(schema, columns, kept), result)
     # The envelope stands before the fields, what the table has beside it after them.
     names = sorted(found.columns, key=lambda each: each in kept and each not in COLUMNS)
     found = found.select(*map(checks.quoted, names))

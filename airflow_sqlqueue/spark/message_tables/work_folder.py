@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.exports import LazyModule
+from airflow_sqlqueue.spark.bodies import mapped
 from airflow_sqlqueue.spark.message_tables.chunks import (
     CHUNKS,
     PARSED,
@@ -125,7 +126,7 @@ class WorkFolder:
         tasks = -(-share.bytes // _TASK_BYTES)
         # A small table is one task; the chunks of a large one are spread, so that no task gets too many at once.
         chunks = chunks.coalesce(1) if tasks <= 1 else chunks.repartition(tasks)
-        return chunks.mapInArrow(unpacking, schema).coalesce(max(1, share.bytes // _FILE_BYTES))
+        return mapped(chunks, unpacking, schema).coalesce(max(1, share.bytes // _FILE_BYTES))
 
     def small(self, shares: Mapping[Key, Row]) -> dict[Key, list[bytes]]:
         """Return the chunks of the smallest tables, as many as this process holds at once."""
