@@ -159,7 +159,10 @@ def test_messages_are_not_rendered_because_rendered_fields_are_stored() -> None:
         ({"python_callable": "audit_job.run"}, "python_callable cannot be called"),
         ({"python_callable": asyncio.sleep}, "python_callable is asynchronous"),
         ({"python_callable": print, "op_kwargs": "{'a': 1}"}, "op_kwargs is a value of the type str"),
-        ({"python_callable": print, "op_kwargs": {1: 2, "a": 3}}, "op_kwargs is a value of the type dict: .* by their names"),
+        (
+            {"python_callable": print, "op_kwargs": {1: 2, "a": 3}},
+            "op_kwargs is a value of the type dict: .* by their names",
+        ),
         (
             {"application": "job.py", "application_args": "--day 1"},
             "application_args is a list, with an item for each argument, not str",

@@ -585,6 +585,21 @@ def test_xml(encoding: str, wrapped: bool) -> None:
     assert (found["rescued"], found["unparsed"]) == ('{"Address.City":"Berlin"}', None)
 
 
+@pytest.mark.parametrize(
+    ("elements", "tags"),
+    [
+        ("<Tags/>", []),
+        ("<Tags/><Tags/>", ["", ""]),
+        ("<Tags>a</Tags><Tags/>", ["a", ""]),
+        ("<Tags><string>a</string></Tags><Tags/>", ["a"]),
+        ("<Tags><string>a</string></Tags><Tags><string>b</string></Tags>", ["a", "b"]),
+    ],
+)
+def test_elements_of_one_name_are_items_or_have_them(elements: str, tags: list[str]) -> None:
+    found = one(f"<Order>{elements}</Order>".encode(), content_type="text/xml")
+    assert (found["fields"]["Tags"], found["rescued"], found["unparsed"]) == (tags, None, None)
+
+
 @pytest.mark.parametrize("empty", [b"[]", b"{}", b"[null]", b"[{}]", b"null"])
 def test_empty_values_without_a_column_are_not_rescued(empty: bytes) -> None:
     schema = struct({"a": "long"})

@@ -70,14 +70,29 @@ def parquet_rows(table: Path | str, *columns: str) -> list[tuple[Any, ...]]:
 
     What a file lacks is None. Spark reads the same with ``mergeSchema``, and takes a second for it.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows = []
     for path in Path(table).glob("batch_id=*/parse_attempt=*/[!._]*.parquet"):
         own = {"batch_id": path.parts[-3].partition("=")[2], "parse_attempt": int(path.parts[-2].partition("=")[2])}
-        rows += [own | row for row in pq.read_table(path, partitioning=None).to_pylist(maps_as_pydicts="strict")]
+        found = pq.read_table(path, partitioning=None)
+        rows += [own | _with_dicts(pa.struct(found.schema), row) for row in found.to_pylist()]
     rows.sort(key=lambda row: (row["batch_id"], row["RowVersion"]))
     return [tuple(reduce(_field, column.split("."), row) for column in columns) for row in rows]
+
+
+def _with_dicts(kind: Any, value: Any) -> Any:
+    """A value of Arrow with dictionaries in place of the pairs of its maps, for which older versions have no option."""
+    import pyarrow.types as kinds
+
+    if value is None:
+        return None
+    if kinds.is_map(kind):
+        return {key: _with_dicts(kind.item_type, item) for key, item in value}
+    if kinds.is_list(kind):
+        return [_with_dicts(kind.value_type, item) for item in value]
+    return {each.name: _with_dicts(each.type, value[each.name]) for each in kind} if kinds.is_struct(kind) else value
 
 
 def _field(value: Any, name: str) -> Any:
