@@ -401,20 +401,25 @@ def test_a_rewrite_that_was_killed_between_two_folders_loses_no_row(
 @pytest.mark.timeout(300)
 def test_an_interrupted_command_says_what_to_do(lake: Lake) -> None:
     lake.write_often(3)
-    lake.retype(Id="string")
     command = [sys.executable, "-m", "airflow_sqlqueue", "tables", "rewrite", ORDER, "--location", lake.location]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     begun = Path(lake.location, f"_rewrite-{ORDER}", "_running")
-    while not begun.exists() and process.poll() is None:
-        # The file is all that the other process shows of its progress.
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=120)
+    for kind in ("string", "long", "string"):
+        lake.retype(Id=kind)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not begun.exists() and process.poll() is None:
+            # The file is all that the other process shows of its progress.
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+        # Python drops an interruption that meets a finalizer, and the rewrite goes on to its end.
+        if process.returncode:
+            break
     assert (process.returncode, stdout) == (130, ""), stderr
     # Spark may still report the tasks that it cancelled.
     assert (
         "Interrupted. No row is lost: run the same command again. A table of Parquet takes no batch until then."
     ) in stderr.splitlines()
+    lake.retype(Id="string")
     lake.rewrite()
     assert lake.rows("Id") == [("1",)] * 3
 
