@@ -600,6 +600,20 @@ def test_elements_of_one_name_are_items_or_have_them(elements: str, tags: list[s
     assert (found["fields"]["Tags"], found["rescued"], found["unparsed"]) == (tags, None, None)
 
 
+@pytest.mark.parametrize(
+    ("elements", "lines", "grid", "rescued"),
+    [
+        ("<L><A><Z>1</Z></A><X><Y>2</Y></X></L>", [{"A": {"Z": 1}, "B": None}], None, '{"L[0].X":{"Y":"2"}}'),
+        ("<L><U>x</U><V><Y>2</Y></V></L>", [{"A": None, "B": None}], None, '{"L[0].U":"x","L[0].V":{"Y":"2"}}'),
+        ("<G><string>a</string><string/></G>", None, [["a", ""]], None),
+    ],
+)
+def test_one_element_that_looks_like_an_item_is_one(elements: str, lines: Any, grid: Any, rescued: str | None) -> None:
+    schema = struct({"L": array(struct({"A": struct({"Z": "long"}), "B": "long"})), "G": array(array("string"))})
+    found = one(f"<Order>{elements}</Order>".encode(), schema, "text/xml")
+    assert (found["fields"], found["rescued"], found["unparsed"]) == ({"L": lines, "G": grid}, rescued, None)
+
+
 @pytest.mark.parametrize("empty", [b"[]", b"{}", b"[null]", b"[{}]", b"null"])
 def test_empty_values_without_a_column_are_not_rescued(empty: bytes) -> None:
     schema = struct({"a": "long"})
