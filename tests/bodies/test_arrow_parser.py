@@ -608,7 +608,9 @@ def test_elements_of_one_name_are_items_or_have_them(elements: str, tags: list[s
         ("<G><string>a</string><string/></G>", None, [["a", ""]], None),
     ],
 )
-def test_one_element_with_fields_of_an_item_is_no_list(elements: str, lines: Any, grid: Any, rescued: str | None) -> None:
+def test_a_single_element_with_an_items_fields_counts_as_one(
+    elements: str, lines: Any, grid: Any, rescued: str | None
+) -> None:
     schema = struct({"L": array(struct({"A": struct({"Z": "long"}), "B": "long"})), "G": array(array("string"))})
     found = one(f"<Order>{elements}</Order>".encode(), schema, "text/xml")
     assert (found["fields"], found["rescued"], found["unparsed"]) == ({"L": lines, "G": grid}, rescued, None)
