@@ -154,7 +154,7 @@ ROOMS = {
     ),
     "connection": Room(
         (
-            *("server/[!rst]*.py", "server/settings.py", "server/translation.py"),
+            *("server/[!rst]*.py", "server/settings.py", "server/translation.py", "threads.py"),
             *_sql("stream.sql"),
         ),
         (

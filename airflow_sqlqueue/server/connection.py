@@ -20,6 +20,7 @@ from airflow_sqlqueue.server.libraries import missing_for_driver
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.server.sql import query
 from airflow_sqlqueue.server.translation import BUSY, LOGIN, LOST, REPLICA, safe_cause, state_and_number
+from airflow_sqlqueue.threads import run_in_thread
 from airflow_sqlqueue.untrusted import is_text
 
 if TYPE_CHECKING:
@@ -81,15 +82,7 @@ def _interruptible(connect: Callable[[], pyodbc.Connection]) -> pyodbc.Connectio
     """
     if threading.current_thread() is not threading.main_thread():
         return connect()
-    outcome: Future[pyodbc.Connection] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(connect())
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="connecting", daemon=True).start()
+    outcome = run_in_thread(connect, "connecting")
     try:
         return outcome.result()
     finally:

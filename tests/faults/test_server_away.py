@@ -220,7 +220,7 @@ def test_a_server_that_stops_while_encryption_is_agreed_on_is_waited_for(setting
 
 
 class _Stopped(BaseException):
-    """What a signal's handler raises."""
+    """Exception that a signal's handler raises."""
 
 
 def test_a_signal_ends_a_wait_for_the_server_to_connect(settings: ConnectionSettings) -> None:

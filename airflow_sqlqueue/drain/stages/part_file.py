@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder
-from airflow_sqlqueue.drain.storage.object_stores import run_in_thread
 from airflow_sqlqueue.messages.row import BODY_FILE, COLUMN_HEADERS, HALF_A_PAIR, ROW_VERSION, Row, drained_row_schema
+from airflow_sqlqueue.threads import run_in_thread
 
 # The first array of a process loads pandas, if installed, which takes a second: do it before rows are locked.
 pa.array([], pa.int64())
@@ -85,7 +85,7 @@ class PartFile:
         """Add rows of :func:`drained_row_schema` as one row group; return the bytes of headers and bodies."""
         self._settle()
         writer = self._writer = self._writer or self._open()
-        self._writing = run_in_thread(lambda: writer.write_batch(batch))
+        self._writing = run_in_thread(lambda: writer.write_batch(batch), "staging")
         self.messages += batch.num_rows
         return sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("Headers", "Body"))
 

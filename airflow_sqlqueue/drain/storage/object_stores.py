@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NoReturn, TypeVar
 
 from airflow_sqlqueue.errors import StagingError
+from airflow_sqlqueue.threads import run_in_thread
 
 T = TypeVar("T")
 
@@ -35,27 +34,13 @@ be locked while it is searched.
 """
 
 
-def run_in_thread(call: Callable[[], T]) -> Future[T]:
-    """Run ``call`` in a daemon thread of its own, which does not delay the end of the process."""
-    outcome: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(call())
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="staging", daemon=True).start()
-    return outcome
-
-
 def call_within(call: Callable[[], T], seconds: float) -> T:
     """Return or raise the outcome of ``call``, or :class:`TimeoutError`: then ``call`` continues in its thread.
 
     The stores' own time limits are not enough. The limit of aiohttp, which s3fs, gcsfs and adlfs use, does not cover
     sending, and ends with a late answer of S3 to ``Expect: 100-continue``.
     """
-    outcome = run_in_thread(call)
+    outcome = run_in_thread(call, "staging")
     try:
         return outcome.result(seconds)
     except FutureTimeoutError:

@@ -27,13 +27,14 @@ from airflow_sqlqueue.drain.options import FILE_MODES
 from airflow_sqlqueue.drain.stages.part_file import PARQUET_OPTIONS
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile, replace_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error, run_in_thread
+from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.endpoint.databus import payload_file
 from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
 from airflow_sqlqueue.messages.envelope.payloads import PayloadReference, payload_references
 from airflow_sqlqueue.messages.message import HeaderNames, decode_headers
 from airflow_sqlqueue.options.budget import MIB
+from airflow_sqlqueue.threads import run_in_thread
 from airflow_sqlqueue.untrusted import row_text
 
 log = logging.getLogger(__name__)
@@ -184,7 +185,7 @@ class _Fetch:
         waiting: deque[tuple[_Named, Future[tuple[bytes | None, str | None]]]] = deque()
         for each in named:
             # An abandoned worker must not keep the process alive, so it is no thread of a pool.
-            waiting.append((each, run_in_thread(partial(self._fetch, each.reference, self._left))))
+            waiting.append((each, run_in_thread(partial(self._fetch, each.reference, self._left), "staging")))
             if len(waiting) == self._options.workers:
                 yield self._settle(*waiting.popleft())
         while waiting:

@@ -392,7 +392,7 @@ def test_an_erasure_needs_a_condition() -> None:
 
 
 def test_an_erasure_without_a_ledger_is_refused(queue: QueueTable, locks: BatchLocks) -> None:
-    """A login that may not see the ledger would report that there is nothing to erase."""
+    """Otherwise a login that may not see the ledger is told that there is nothing to erase."""
     ledger = Ledger(queue.session, queue.address.catalog, "no ledger here")
     with pytest.raises(BatchNotFoundError, match="or the login may not see it: nothing was done"):
         erase(ledger, locks, EraseRequest(message_ids=["m"]))
