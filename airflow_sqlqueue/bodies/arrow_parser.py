@@ -92,9 +92,9 @@ class BodyParser:
         values = pa.repeat(width(self._schema), len(bodies))
         if self._widest:
             # Where items begin, in JSON and in XML; others count as well.
-            items = pc.multiply(pc.count_substring_regex(bodies, "[{<]|null"), self._widest)
+            items = pc.multiply(pc.fill_null(pc.count_substring_regex(bodies, "[{<]|null"), 0), self._widest)
             most = pc.max_element_wise(pc.multiply(pc.binary_length(bodies), GROWTH), ALWAYS)
-            values = pc.add(values, pc.fill_null(pc.min_element_wise(items, most), 0))
+            values = pc.add(values, pc.min_element_wise(items, most))
         numbers, start = pc.divide(pc.cumulative_sum(values), _MOST_VALUES), 0
         for count in pc.value_counts(numbers).field("counts").to_pylist():
             yield start, count

@@ -831,6 +831,9 @@ def test_many_bodies_do_not_take_much_room_of_little(
     assert sum(count for _, count in found) == len(bodies)
     assert max(count for start, count in found if start < 6) <= 4
     assert [count for _, count in BodyParser(WIDE).portions(bodies)] == [len(bodies)]
+    # A body in a file of its own takes no items here.
+    in_files = pa.nulls(1_000, pa.binary())
+    assert list(BodyParser(struct({"a": listed(WIDE)})).portions(in_files)) == [(0, 1_000)]
 
 
 def test_items_may_have_as_many_values_as_their_body() -> None:
